@@ -1,0 +1,92 @@
+"""The encoder-decoder Transformer of "Attention Is All You Need" for Keras 3 on TensorFlow.
+
+    import keras_transformer as kt
+
+Layers, models, losses, metrics and the schedule load at once. Text, data, decoding, serving and pictures load on
+first use: they need TensorFlow, TF-Text or Matplotlib, which layers and models do not.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from keras_transformer._version import __version__
+from keras_transformer.layers import (
+    DecoderLayer,
+    EncoderLayer,
+    FeedForward,
+    MultiHeadAttention,
+    PositionalEmbedding,
+    combine_masks,
+    look_ahead_mask,
+    padding_mask,
+    position_rotation,
+    positional_encoding,
+    scaled_dot_product_attention,
+)
+from keras_transformer.models import Decoder, DistributedModel, Encoder, Transformer
+from keras_transformer.training import (
+    Perplexity,
+    SmoothedCrossentropy,
+    TokenAccuracy,
+    WarmupSchedule,
+    transformer_optimizer,
+)
+
+if TYPE_CHECKING:
+    from keras_transformer.data.batching import make_dataset
+    from keras_transformer.data.corpus import ParallelCorpus
+    from keras_transformer.decoding.beam_search import beam_search
+    from keras_transformer.serving.translator import Translator
+    from keras_transformer.text.tokenizer import Tokenizer
+    from keras_transformer.visualization.attention_maps import plot_attention
+
+_ON_FIRST_USE = {
+    "ParallelCorpus": "keras_transformer.data.corpus",
+    "Tokenizer": "keras_transformer.text.tokenizer",
+    "Translator": "keras_transformer.serving.translator",
+    "beam_search": "keras_transformer.decoding.beam_search",
+    "make_dataset": "keras_transformer.data.batching",
+    "plot_attention": "keras_transformer.visualization.attention_maps",
+}
+
+__all__ = [
+    "Decoder",
+    "DecoderLayer",
+    "DistributedModel",
+    "Encoder",
+    "EncoderLayer",
+    "FeedForward",
+    "MultiHeadAttention",
+    "ParallelCorpus",
+    "Perplexity",
+    "PositionalEmbedding",
+    "SmoothedCrossentropy",
+    "TokenAccuracy",
+    "Tokenizer",
+    "Transformer",
+    "Translator",
+    "WarmupSchedule",
+    "__version__",
+    "beam_search",
+    "combine_masks",
+    "look_ahead_mask",
+    "make_dataset",
+    "padding_mask",
+    "plot_attention",
+    "position_rotation",
+    "positional_encoding",
+    "scaled_dot_product_attention",
+    "transformer_optimizer",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _ON_FIRST_USE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(_ON_FIRST_USE[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,30 @@
+"""Checks that every layer's constructor makes, and the copy of an initializer that every sublayer gets."""
+
+import zlib
+from typing import Any
+
+import keras
+
+
+def check_positive(name: str, value: Any) -> int:
+    """Returns `value` if it is a positive integer, else raises a `ValueError` that names the argument."""
+    if isinstance(value, bool) or not isinstance(value, int) or value <= 0:
+        raise ValueError(f"`{name}` must be a positive integer. Received: {name}={value!r}")
+    return value
+
+
+def check_probability(name: str, value: Any) -> float:
+    """Returns `value` if it is a probability below 1, else raises a `ValueError` that names the argument."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < 1:
+        raise ValueError(f"`{name}` must be a number, 0 <= {name} < 1. Received: {name}={value!r}")
+    return value
+
+
+def clone_initializer(initializer: keras.initializers.Initializer) -> keras.initializers.Initializer:
+    """A copy for one sublayer: an initializer object shared by two layers would give both the same values."""
+    return initializer.__class__.from_config(initializer.get_config())
+
+
+def derive_seed(seed: int | None, name: str) -> int | None:
+    """A seed of its own for the sublayer `name`: with one seed, two dropouts of one shape would drop alike."""
+    return None if seed is None else zlib.crc32(f"{seed}/{name}".encode())

@@ -1,0 +1,73 @@
+"""The residual connection around every sublayer, and its layer normalization."""
+
+from typing import Any
+
+import keras
+
+from keras_transformer.layers.arguments import check_probability
+
+Tensor = Any
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class ResidualConnection(keras.layers.Layer):
+    """Post-norm, as in the paper: LayerNorm(x + Dropout(Sublayer(x))). Pre-norm: x + Dropout(Sublayer(LayerNorm(x))).
+
+    A sublayer reads `residual.before(x)` and its output is joined by `residual(x, output)`.
+
+    Args:
+        dropout: Probability of dropping an element of the sublayer's output.
+        normalize_first: `False` for post-norm (the paper), `True` for pre-norm.
+        layer_norm_epsilon: Added to the variance.
+        seed: Seed of the dropout.
+        **kwargs: `name`, `dtype`, `trainable`.
+
+    Call arguments:
+        sequence: `(B, T, D)`, x.
+        output: `(B, T, D)`, Sublayer(before(x)).
+        training: Whether dropout is on.
+
+    Returns:
+        `(B, T, D)`, in the compute dtype.
+
+    Reference:
+        Vaswani et al. (2017), sections 3.1 and 5.4; pre-norm: Xiong et al. (2020), "On Layer Normalization in the
+        Transformer Architecture".
+    """
+
+    def __init__(
+        self,
+        dropout: float = 0.0,
+        normalize_first: bool = False,
+        layer_norm_epsilon: float = 1e-6,
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.supports_masking = True
+        self.dropout = check_probability("dropout", dropout)
+        self.normalize_first = normalize_first
+        self.layer_norm_epsilon = layer_norm_epsilon
+        self.seed = seed
+        self.norm = keras.layers.LayerNormalization(epsilon=layer_norm_epsilon, dtype=self.dtype_policy, name="norm")
+        self.dropout_layer = keras.layers.Dropout(dropout, seed=seed, dtype=self.dtype_policy, name="dropout")
+
+    def build(self, sequence_shape: tuple) -> None:
+        self.norm.build(sequence_shape)
+
+    def before(self, sequence: Tensor) -> Tensor:
+        """What the sublayer reads: x itself, or LayerNorm(x) with pre-norm."""
+        return self.norm(sequence) if self.normalize_first else sequence
+
+    def call(self, sequence: Tensor, output: Tensor, training: bool | None = None) -> Tensor:
+        joined = sequence + self.dropout_layer(output, training=training)
+        return joined if self.normalize_first else self.norm(joined)
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "dropout": self.dropout,
+            "normalize_first": self.normalize_first,
+            "layer_norm_epsilon": self.layer_norm_epsilon,
+            "seed": self.seed,
+        }

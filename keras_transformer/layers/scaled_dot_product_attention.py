@@ -1,0 +1,88 @@
+"""Scaled dot-product attention: a weighted sum of all values, drawn anew by every query."""
+
+from typing import Any
+
+from keras import backend, ops
+
+from keras_transformer.layers.masks import check_mask, with_heads
+
+Tensor = Any
+
+
+def scaled_dot_product_attention(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """Attention(Q, K, V) = softmax(Q K^T / sqrt(d_k)) V.
+
+    Each of the T queries is compared with each of the S keys; the softmax turns the comparisons into weights that
+    sum to 1, and the output is the values' sum under these weights. `d_v` need not be `d_k`.
+
+    Args:
+        query: `(B, T, d_k)`, or `(B, N, T, d_k)` with heads. Floating point.
+        key: `(B, S, d_k)` or `(B, N, S, d_k)`.
+        value: `(B, S, d_v)` or `(B, N, S, d_v)`.
+        mask: Optional, bool, `True` = may be attended to: `(B|1, T|1, S)`, or rank 4 with heads.
+
+    Returns:
+        `(output, weights)`: the output, `(B, T, d_v)` or `(B, N, T, d_v)`, of the value's dtype, and the weights,
+        `(B, T, S)` or `(B, N, T, S)`, float32 or better.
+
+    Raises:
+        ValueError: If ranks or sizes do not fit each other.
+        TypeError: If `mask` is not boolean.
+
+    Masking:
+        A hidden key's weight is exactly 0. A query that may attend to nothing gets zeros.
+
+    Example:
+        >>> query, key, value = [[[1.0, 0.0]]], [[[1.0, 0.0], [0.0, 1.0]]], [[[10.0], [20.0]]]
+        >>> output, weights = scaled_dot_product_attention(query, key, value)
+
+    Reference:
+        Vaswani et al. (2017), section 3.2.1, equation 1.
+    """
+    query, key, value = (ops.convert_to_tensor(x) for x in (query, key, value))
+    _check_shapes(query, key, value)
+    weights = attention_weights(query, key, mask)
+    return weighted_sum(weights, value), weights
+
+
+def attention_weights(query: Tensor, key: Tensor, mask: Tensor | None = None) -> Tensor:
+    """softmax(Q K^T / sqrt(d_k)): how much of each value goes to each query.
+
+    The query is scaled before the product, so that float16 does not overflow; mask and softmax are computed in
+    float32 or better. Arguments and result are those of `scaled_dot_product_attention`.
+    """
+    precise = backend.result_type(query.dtype, "float32")
+    scaled_query = ops.cast(ops.cast(query, precise) * (query.shape[-1] ** -0.5), query.dtype)
+    scores = ops.matmul(scaled_query, ops.swapaxes(key, -1, -2))  # (..., T, S)
+    return masked_softmax(ops.cast(scores, precise), mask)
+
+
+def masked_softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Softmax over the last axis in which hidden keys weigh exactly 0, also where every key is hidden."""
+    if mask is None:
+        return ops.softmax(scores, axis=-1)
+    mask = check_mask(mask)
+    if len(scores.shape) == 4:
+        mask = with_heads(mask)
+    lowest = ops.cast(-1e30, scores.dtype)
+    weights = ops.softmax(ops.where(mask, scores, lowest), axis=-1)
+    # A second select: where all keys are hidden, the softmax of equal scores is uniform, and must be 0.
+    return ops.where(mask, weights, ops.zeros_like(weights))
+
+
+def weighted_sum(weights: Tensor, value: Tensor) -> Tensor:
+    """The values' combination under `weights`, in the value's dtype. `(..., T, S), (..., S, d_v) -> (..., T, d_v)`."""
+    return ops.matmul(ops.cast(weights, value.dtype), value)
+
+
+def _check_shapes(query: Tensor, key: Tensor, value: Tensor) -> None:
+    shapes = f"Received: query={tuple(query.shape)}, key={tuple(key.shape)}, value={tuple(value.shape)}"
+    ranks = {len(x.shape) for x in (query, key, value)}
+    if ranks not in ({3}, {4}):
+        raise ValueError(f"`query`, `key` and `value` must all have rank 3, (B, T, d), or 4, (B, N, T, d). {shapes}")
+    if query.shape[-1] != key.shape[-1]:
+        raise ValueError(f"`query` and `key` must have the same last size d_k. {shapes}")
+    if key.shape[-2] != value.shape[-2]:
+        raise ValueError(f"`key` and `value` must have the same length S. {shapes}")
