@@ -26,15 +26,15 @@ def update_cache(cache: Tensor, update: Tensor, index: int | Tensor) -> Tensor:
     Returns:
         The updated cache, `(B, N, L, H)`, of the cache's dtype.
     """
-    length, steps = cache.shape[2], update.shape[2]
-    offset = ops.arange(length, dtype="int32") - ops.cast(index, "int32")  # (L,)
-    if steps != 1:
+    steps = ops.shape(update)[2]
+    offset = ops.arange(ops.shape(cache)[2], dtype="int32") - ops.cast(index, "int32")  # (L,)
+    if update.shape[2] != 1:
         update = ops.take(update, ops.clip(offset, 0, steps - 1), axis=2)  # (B, N, L, H)
     written = ops.logical_and(offset >= 0, offset < steps)
-    return ops.where(ops.reshape(written, (1, 1, length, 1)), ops.cast(update, cache.dtype), cache)
+    return ops.where(ops.expand_dims(written, -1), ops.cast(update, cache.dtype), cache)  # (L, 1) against (B, N, L, H)
 
 
-def cache_mask(length: int, steps: int, index: int | Tensor) -> Tensor:
+def cache_mask(length: int | Tensor, steps: int | Tensor, index: int | Tensor) -> Tensor:
     """The filled positions that each of `steps` queries, the first at position `index`, may attend to.
 
     Args:
@@ -45,6 +45,6 @@ def cache_mask(length: int, steps: int, index: int | Tensor) -> Tensor:
     Returns:
         `(1, T, L)`, bool: key `j` is visible to query `t` if `j <= index + t`.
     """
-    keys = ops.reshape(ops.arange(length, dtype="int32"), (1, 1, length))
-    queries = ops.reshape(ops.arange(steps, dtype="int32"), (1, steps, 1)) + ops.cast(index, "int32")
-    return keys <= queries
+    keys = ops.arange(length, dtype="int32")
+    queries = ops.arange(steps, dtype="int32") + ops.cast(index, "int32")
+    return ops.expand_dims(ops.expand_dims(keys, 0) <= ops.expand_dims(queries, 1), 0)

@@ -164,7 +164,7 @@ class MultiHeadAttention(keras.layers.Layer):
                         "An implicit mask covers the new keys, not the `cache`: embed with `mask_zero=False`."
                     )
                 new_key, new_value = self.project_key_value(value, key)
-                masks.append(cache_mask(cache[0].shape[2], query.shape[1], cache_index))
+                masks.append(cache_mask(ops.shape(cache[0])[2], ops.shape(query)[1], cache_index))
                 cache = (update_cache(cache[0], new_key, cache_index), update_cache(cache[1], new_value, cache_index))
             key_heads, value_heads = cache
 
