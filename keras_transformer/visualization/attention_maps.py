@@ -1,0 +1,86 @@
+"""Attention as a picture: who looked where, how much."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+KINDS = ("encoder", "decoder", "cross")
+
+
+class AttentionMaps(NamedTuple):
+    """The weights of one sentence pair: every kind's are `(layers, heads, queries, keys)`, float32.
+
+    `encoder`: source pieces look at source pieces. `decoder`: the row that writes target piece t looks at the decoder's
+    inputs, the start token and the target pieces before t. `cross`: that row looks at the source pieces.
+    """
+
+    source_pieces: list[str]
+    decoder_input_pieces: list[str]
+    target_pieces: list[str]
+    encoder: np.ndarray
+    decoder: np.ndarray
+    cross: np.ndarray
+
+    def labels(self, kind: str) -> tuple[list[str], list[str]]:
+        """The pieces along the rows and along the columns of a kind's weights."""
+        if kind not in KINDS:
+            raise ValueError(f"`kind` must be one of {', '.join(KINDS)}. Received: kind={kind!r}")
+        return {
+            "encoder": (self.source_pieces, self.source_pieces),
+            "decoder": (self.target_pieces, self.decoder_input_pieces),
+            "cross": (self.target_pieces, self.source_pieces),
+        }[kind]
+
+
+def plot_attention(
+    attention: AttentionMaps, kind: str = "cross", layer: int = -1, heads: Sequence[int] | None = None
+) -> Any:
+    """Draws the heads of one layer side by side: a row for each piece that looks, a column for each one looked at.
+
+    Args:
+        attention: From `Translator.attention`.
+        kind: "encoder", "decoder" (masked self-attention) or "cross".
+        layer: Which layer; -1 is the last.
+        heads: Which heads; all if not given.
+
+    Returns:
+        A `matplotlib.figure.Figure`: show it in a notebook, or `figure.savefig("attention.png")`.
+
+    Raises:
+        ValueError: If there is no such kind, layer or head.
+
+    Reference:
+        Vaswani et al. (2017), figures 3 to 5.
+    """
+    from matplotlib.figure import Figure
+
+    rows, columns = attention.labels(kind)
+    weights = getattr(attention, kind)
+    num_layers, num_heads = weights.shape[:2]
+    heads = list(range(num_heads)) if heads is None else list(heads)
+    if not -num_layers <= layer < num_layers:
+        raise ValueError(f"`layer` must be below {num_layers}. Received: layer={layer}")
+    if not heads or not all(0 <= head < num_heads for head in heads):
+        raise ValueError(f"`heads` must be among 0 to {num_heads - 1}. Received: heads={heads}")
+
+    cell = 0.26  # inches a piece
+    width, height = len(heads) * (cell * len(columns) + 0.4) + 1.4, cell * len(rows) + 2.0
+    figure = Figure(figsize=(width, height), layout="constrained")
+    axes = figure.subplots(1, len(heads), sharey=True, squeeze=False)[0]
+    for axis, head in zip(axes, heads, strict=True):
+        image = axis.imshow(weights[layer, head], vmin=0, vmax=1, cmap="Blues", aspect="equal")
+        axis.set_title(f"head {head + 1}", fontsize=10)
+        axis.set_xticks(range(len(columns)), columns, rotation=90, fontsize=9)
+        axis.set_yticks(range(len(rows)), rows, fontsize=9)
+        axis.tick_params(length=0)
+        axis.set_xticks(np.arange(-0.5, len(columns)), minor=True)
+        axis.set_yticks(np.arange(-0.5, len(rows)), minor=True)
+        axis.grid(which="minor", color="0.9", linewidth=0.5)
+        axis.tick_params(which="minor", length=0)
+    figure.colorbar(image, ax=list(axes), shrink=0.7, label="weight")
+    title = {"encoder": "encoder self-attention", "decoder": "decoder self-attention", "cross": "cross-attention"}[kind]
+    figure.suptitle(f"{title}, layer {layer % num_layers + 1} of {num_layers}", fontsize=11)
+    return figure
