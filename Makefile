@@ -1,0 +1,61 @@
+# Two commands: `make demo` and `make test`. Both make .venv and install what they need, at locked versions.
+
+VENV := .venv
+BIN := $(VENV)/bin
+LOCK := constraints.txt
+# python3 where it fits, else an older one beside it. A name may exist and not run, so each is tried.
+FITS := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
+PYTHON := $(shell for python in python3 python3.13 python3.12 python3.11; do \
+	$$python -c '$(FITS)' 2>/dev/null && echo $$python && break; done)
+
+.PHONY: demo test test-fast lint types format lock clean help
+
+help:
+	@echo "make demo       train on the built-in sample, translate, export: about 5 minutes"
+	@echo "make test       everything that a release needs: about 20 minutes at most"
+	@echo "make test-fast  lint and the quick tests: for the inner loop"
+	@echo "make format     let ruff format the code"
+	@echo "make lock       resolve all versions anew into $(LOCK)"
+
+demo: $(VENV)/.runtime
+	$(BIN)/python examples/train_pt_en.py
+
+test: lint types
+	$(BIN)/python -m pytest
+
+test-fast: lint
+	$(BIN)/python -m pytest -m "not slow"
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.dev
+	$(BIN)/mypy
+
+format: $(VENV)/.dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+lock: $(VENV)/.dev
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --no-header --no-emit-index-url \
+		--extra dev --extra tfds --extra serving --extra notebooks pyproject.toml -o $(LOCK)
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache runs
+
+$(VENV)/.runtime: pyproject.toml $(LOCK) | $(BIN)/python
+	PIP_CONSTRAINT=$(LOCK) $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml $(LOCK) | $(BIN)/python
+	PIP_CONSTRAINT=$(LOCK) $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@ $(VENV)/.runtime
+
+$(BIN)/python:
+	@test -n "$(PYTHON)" || { \
+		echo "keras_transformer needs Python 3.11, 3.12 or 3.13 and finds none: install one, for example python3.13" >&2; \
+		exit 1; }
+	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); \
+		echo "$(PYTHON) cannot make a virtual environment: install its venv module (Debian: apt install python3-venv)" >&2; \
+		exit 1; }
