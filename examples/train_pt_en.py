@@ -147,7 +147,11 @@ def train(args: argparse.Namespace, corpora: Corpora, tokenizer: kt.Tokenizer) -
     dataset = kt.make_dataset(corpora.train, tokenizer, **options)
     validation = kt.make_dataset(corpora.validation, tokenizer, shuffle=False, **options)
     model = kt.Transformer.from_preset(
-        args.preset, source_vocabulary_size=tokenizer.vocabulary_size, dropout=args.dropout, seed=args.seed
+        args.preset,
+        source_vocabulary_size=tokenizer.vocabulary_size,
+        normalize_first=args.normalize_first,
+        dropout=args.dropout,
+        seed=args.seed,
     )
     model.compile(
         optimizer=kt.transformer_optimizer(model.config["d_model"], args.warmup_steps, args.learning_rate_scale),
@@ -229,6 +233,12 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     training.add_argument("--preset", default="tiny", help="the model's size: tiny, small, base or big")
     training.add_argument("--epochs", type=int, default=4)
     training.add_argument("--batch-tokens", type=int, default=2_048, help="rows x longest side of a batch, at most")
+    training.add_argument(
+        "--normalize-first",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="pre-norm, which needs less warm-up; the paper's is --no-normalize-first",
+    )
     training.add_argument("--dropout", type=float, default=0.1)
     training.add_argument("--label-smoothing", type=float, default=0.1)
     training.add_argument("--warmup-steps", type=int, default=400, help="updates until the rate is at its highest")

@@ -20,9 +20,12 @@ def check_probability(name: str, value: Any) -> float:
     return value
 
 
-def clone_initializer(initializer: keras.initializers.Initializer) -> keras.initializers.Initializer:
-    """A copy for one sublayer: an initializer object shared by two layers would give both the same values."""
-    return initializer.__class__.from_config(initializer.get_config())
+def clone_initializer(initializer: Any) -> Any:
+    """A copy for one sublayer: an initializer object shared by two layers would give both the same values.
+
+    A plain function, or what Keras makes of an array, draws nothing by itself and is returned as it is.
+    """
+    return initializer.clone() if isinstance(initializer, keras.initializers.Initializer) else initializer
 
 
 def derive_seed(seed: int | None, name: str) -> int | None:

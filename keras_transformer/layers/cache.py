@@ -25,7 +25,11 @@ def update_cache(cache: Tensor, update: Tensor, index: int | Tensor) -> Tensor:
 
     Returns:
         The updated cache, `(B, N, L, H)`, of the cache's dtype.
+
+    Raises:
+        ValueError: If the update would end outside the cache, as far as that is known outside the graph.
     """
+    _check_fits(cache.shape[2], update.shape[2], index)
     steps = ops.shape(update)[2]
     offset = ops.arange(ops.shape(cache)[2], dtype="int32") - ops.cast(index, "int32")  # (L,)
     if update.shape[2] != 1:
@@ -48,3 +52,12 @@ def cache_mask(length: int | Tensor, steps: int | Tensor, index: int | Tensor) -
     keys = ops.arange(length, dtype="int32")
     queries = ops.arange(steps, dtype="int32") + ops.cast(index, "int32")
     return ops.expand_dims(ops.expand_dims(keys, 0) <= ops.expand_dims(queries, 1), 0)
+
+
+def _check_fits(length: int | None, steps: int | None, index: int | Tensor) -> None:
+    first = index if isinstance(index, int) else 0
+    if length is not None and steps is not None and not 0 <= first <= length - steps:
+        raise ValueError(
+            "The cache is too short for the update, or the index negative. "
+            f"Received: index={index}, {steps} positions to write, a cache of length {length}"
+        )

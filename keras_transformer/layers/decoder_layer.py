@@ -86,6 +86,8 @@ class DecoderLayer(TransformerLayer):
     ) -> Any:
         if (cache is None) != (cache_index is None):
             raise ValueError("`cache` and `cache_index` go together: give both or neither.")
+        if cache is None and encoder_sequence is None:
+            raise ValueError("`encoder_sequence` may be left out only where a `cache` is given.")
         if cache is not None and decoder_sequence_mask is not None:
             raise ValueError("An implicit mask covers the new tokens, not the `cache`: embed with `mask_zero=False`.")
         options = {"training": training, "return_attention_scores": True}

@@ -107,7 +107,7 @@ class MultiHeadAttention(keras.layers.Layer):
         self.dropout_layer = keras.layers.Dropout(dropout, seed=seed, dtype=self.dtype_policy, name="dropout")
 
     def _projection(self, equation: str, output_shape: tuple, bias_axes: str, name: str) -> keras.layers.EinsumDense:
-        return keras.layers.EinsumDense(
+        projection = keras.layers.EinsumDense(
             equation,
             output_shape=output_shape,
             bias_axes=bias_axes if self.use_bias else None,
@@ -120,6 +120,8 @@ class MultiHeadAttention(keras.layers.Layer):
             dtype=self.dtype_policy,
             name=name,
         )
+        projection.supports_masking = True  # each position alone: without this, Keras warns of a mask that it drops
+        return projection
 
     def build(self, query_shape: tuple, value_shape: tuple | None = None, key_shape: tuple | None = None) -> None:
         value_shape = query_shape if value_shape is None else value_shape
@@ -152,6 +154,8 @@ class MultiHeadAttention(keras.layers.Layer):
         query_heads = _split_heads(self.query_dense(query))  # (B, T, D) -> (B, N, T, H)
         masks = [attention_mask, implicit_mask(value_mask), implicit_mask(key_mask)]
         if cache is None:
+            if cache_index is not None:
+                raise ValueError("`cache_index` says where to write in a `cache`, and none was given.")
             if use_causal_mask:
                 masks.append(_causal_mask(query, value if key is None else key))
             key_heads, value_heads = self.project_key_value(value, key)
@@ -213,7 +217,8 @@ def _split_heads(projected: Tensor) -> Tensor:
 
 
 def _causal_mask(query: Tensor, key: Tensor) -> Tensor:
-    if query.shape[1] != key.shape[1]:
+    lengths = (query.shape[1], key.shape[1])
+    if None not in lengths and lengths[0] != lengths[1]:  # inside a graph a length may be unknown
         raise ValueError(
             "`use_causal_mask` needs queries and keys of one length. "
             f"Received: query={tuple(query.shape)}, key={tuple(key.shape)}"

@@ -5,7 +5,7 @@ from typing import Any
 import keras
 from keras import backend, ops
 
-from keras_transformer.layers.arguments import check_positive, check_probability
+from keras_transformer.layers.arguments import check_positive, check_probability, clone_initializer
 from keras_transformer.layers.positional_encoding import encode_positions
 
 Tensor = Any
@@ -36,7 +36,7 @@ class PositionalEmbedding(keras.layers.Layer):
         `(B, T, D)`, in the compute dtype. The sum is made in float32 or better.
 
     Raises:
-        ValueError: If an argument has an impossible value, or `token_ids` is not of rank 2.
+        ValueError: If an argument has an impossible value, `token_ids` is not of rank 2, or `start_index` negative.
 
     Example:
         >>> embedding = PositionalEmbedding(vocabulary_size=8000, d_model=512)
@@ -66,7 +66,7 @@ class PositionalEmbedding(keras.layers.Layer):
         self.supports_masking = mask_zero
         if embeddings_initializer is None:
             embeddings_initializer = keras.initializers.RandomNormal(stddev=d_model**-0.5)
-        self.embeddings_initializer = keras.initializers.get(embeddings_initializer)
+        self.embeddings_initializer = clone_initializer(keras.initializers.get(embeddings_initializer))
         self.seed = seed
         self.dropout_layer = keras.layers.Dropout(dropout, seed=seed, dtype=self.dtype_policy, name="dropout")
 
@@ -101,7 +101,7 @@ class PositionalEmbedding(keras.layers.Layer):
         embeddings = ops.cast(ops.convert_to_tensor(self.embeddings), precise)
         return ops.matmul(ops.cast(sequence, precise), ops.transpose(embeddings))
 
-    def compute_mask(self, inputs: Tensor, previous_mask: Tensor | None) -> Tensor | None:
+    def compute_mask(self, inputs: Tensor, previous_mask: Tensor | None = None) -> Tensor | None:
         return ops.not_equal(inputs, 0) if self.mask_zero else previous_mask
 
     def get_config(self) -> dict[str, Any]:

@@ -78,7 +78,12 @@ def encode_positions(start: int | Tensor, length: int | Tensor, d_model: int) ->
 
     Returns:
         `(length, d_model)`, float32, exact to about 1e-7 for positions below 2^20.
+
+    Raises:
+        ValueError: If `start` is negative, as far as it is known outside the graph.
     """
+    if isinstance(start, int) and start < 0:
+        raise ValueError(f"`start` must be 0 or more. Received: start={start}")
     if isinstance(start, int) and isinstance(length, int):
         return ops.convert_to_tensor(_table(_round_up(start + length), d_model)[start : start + length])
     positions = ops.arange(length, dtype="int32") + ops.cast(start, "int32")
@@ -98,7 +103,7 @@ def _sines_and_cosines(positions: np.ndarray, d_model: int) -> tuple[np.ndarray,
 
 
 def _interleave(sines: np.ndarray, cosines: np.ndarray) -> np.ndarray:
-    return np.stack([sines, cosines], axis=-1).reshape(len(sines), -1)
+    return np.stack([sines, cosines], axis=-1).reshape(len(sines), 2 * sines.shape[1])
 
 
 @functools.lru_cache(maxsize=16)

@@ -52,7 +52,7 @@ class ResidualConnection(keras.layers.Layer):
         self.norm = keras.layers.LayerNormalization(epsilon=layer_norm_epsilon, dtype=self.dtype_policy, name="norm")
         self.dropout_layer = keras.layers.Dropout(dropout, seed=seed, dtype=self.dtype_policy, name="dropout")
 
-    def build(self, sequence_shape: tuple) -> None:
+    def build(self, sequence_shape: tuple, output_shape: tuple | None = None) -> None:
         self.norm.build(sequence_shape)
 
     def before(self, sequence: Tensor) -> Tensor:

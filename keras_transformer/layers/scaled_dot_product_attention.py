@@ -28,7 +28,7 @@ def scaled_dot_product_attention(
         `(B, T, S)` or `(B, N, T, S)`, float32 or better.
 
     Raises:
-        ValueError: If ranks or sizes do not fit each other.
+        ValueError: If ranks or sizes do not fit each other, the mask's included.
         TypeError: If `mask` is not boolean.
 
     Masking:
@@ -50,24 +50,26 @@ def scaled_dot_product_attention(
 def attention_weights(query: Tensor, key: Tensor, mask: Tensor | None = None) -> Tensor:
     """softmax(Q K^T / sqrt(d_k)): how much of each value goes to each query.
 
-    The query is scaled before the product, so that float16 does not overflow; mask and softmax are computed in
-    float32 or better. Arguments and result are those of `scaled_dot_product_attention`.
+    Scores, mask and softmax are computed in float32 or better, from the scaled query on: rounded to 16 bits, scores
+    would be off by a hundredth, and large ones overflow. Arguments and result are those of
+    `scaled_dot_product_attention`.
     """
     precise = backend.result_type(query.dtype, "float32")
-    scaled_query = ops.cast(ops.cast(query, precise) * (query.shape[-1] ** -0.5), query.dtype)
-    scores = ops.matmul(scaled_query, ops.swapaxes(key, -1, -2))  # (..., T, S)
-    return masked_softmax(ops.cast(scores, precise), mask)
+    scaled_query = ops.cast(query, precise) * (query.shape[-1] ** -0.5)
+    scores = ops.matmul(scaled_query, ops.swapaxes(ops.cast(key, precise), -1, -2))  # (..., T, S)
+    return masked_softmax(scores, mask)
 
 
 def masked_softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     """Softmax over the last axis in which hidden keys weigh exactly 0, also where every key is hidden."""
     if mask is None:
-        return ops.softmax(scores, axis=-1)
+        return _softmax(scores)
     mask = check_mask(mask)
     if len(scores.shape) == 4:
         mask = with_heads(mask)
+    _check_mask_fits(mask, scores)
     lowest = ops.cast(-1e30, scores.dtype)
-    weights = ops.softmax(ops.where(mask, scores, lowest), axis=-1)
+    weights = _softmax(ops.where(mask, scores, lowest))
     # A second select: where all keys are hidden, the softmax of equal scores is uniform, and must be 0.
     return ops.where(mask, weights, ops.zeros_like(weights))
 
@@ -77,12 +79,33 @@ def weighted_sum(weights: Tensor, value: Tensor) -> Tensor:
     return ops.matmul(ops.cast(weights, value.dtype), value)
 
 
+def _softmax(scores: Tensor) -> Tensor:
+    # A key that is alone gets all the weight; Keras would warn of a softmax over one.
+    return ops.ones_like(scores) if scores.shape[-1] == 1 else ops.softmax(scores, axis=-1)
+
+
 def _check_shapes(query: Tensor, key: Tensor, value: Tensor) -> None:
     shapes = f"Received: query={tuple(query.shape)}, key={tuple(key.shape)}, value={tuple(value.shape)}"
     ranks = {len(x.shape) for x in (query, key, value)}
     if ranks not in ({3}, {4}):
         raise ValueError(f"`query`, `key` and `value` must all have rank 3, (B, T, d), or 4, (B, N, T, d). {shapes}")
-    if query.shape[-1] != key.shape[-1]:
+    if _differ(query.shape[-1], key.shape[-1]):
         raise ValueError(f"`query` and `key` must have the same last size d_k. {shapes}")
-    if key.shape[-2] != value.shape[-2]:
+    if _differ(key.shape[-2], value.shape[-2]):
         raise ValueError(f"`key` and `value` must have the same length S. {shapes}")
+
+
+def _check_mask_fits(mask: Tensor, scores: Tensor) -> None:
+    """Raises where a mask would not be broadcast to the scores but the scores to the mask, making more queries."""
+    if len(mask.shape) != len(scores.shape) or any(
+        size != 1 and _differ(size, expected) for size, expected in zip(mask.shape, scores.shape, strict=True)
+    ):
+        raise ValueError(
+            "Each size of the mask must be 1 or that of the attention weights. "
+            f"Received: mask={tuple(mask.shape)}, weights={tuple(scores.shape)}"
+        )
+
+
+def _differ(size: int | None, other: int | None) -> bool:
+    """Whether two sizes are known to differ; inside a graph a size may be unknown."""
+    return size is not None and other is not None and size != other

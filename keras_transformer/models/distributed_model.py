@@ -20,7 +20,7 @@ class TensorFlowSteps:
             # The sum of this replica's losses over the number of real elements in all replicas: optimizers add the
             # replicas' gradients up, and the sum is that of one device on the whole batch.
             loss = tf.math.divide_no_nan(tf.reduce_sum(values * weights), all_replicas_sum(tf.reduce_sum(weights)))
-            scaled_loss = self.optimizer.scale_loss(loss + once_per_step(self.losses))
+            scaled_loss = self.optimizer.scale_loss(loss + once_per_step(self.losses, loss.dtype))
         gradients = tape.gradient(scaled_loss, self.trainable_weights)
         self.optimizer.apply_gradients(zip(gradients, self.trainable_weights, strict=True))
         return self.record(x, y, y_pred, sample_weight, values, weights)
@@ -40,12 +40,14 @@ class TensorFlowSteps:
         loss = keras.losses.get(self.loss)
         values = loss.call(y, y_pred) if isinstance(loss, keras.losses.Loss) else loss(y, y_pred)
         values = tf.convert_to_tensor(values)
-        weights = tf.ones_like(values) if sample_weight is None else tf.cast(sample_weight, values.dtype)
+        if sample_weight is None:
+            return values, tf.ones_like(values)
+        weights = tf.cast(sample_weight, values.dtype)
         if weights.shape.rank != values.shape.rank:
             raise ValueError(
                 f"`sample_weight` must have the losses' shape, {values.shape}. Received: shape={weights.shape}"
             )
-        return values, weights
+        return values, tf.broadcast_to(weights, tf.shape(values))  # (B, 1) weighs, and counts, each of a row's elements
 
     def record(
         self: Any, x: Any, y: Tensor, y_pred: Tensor, sample_weight: Any, values: Tensor, weights: Tensor
@@ -65,13 +67,15 @@ def all_replicas_sum(value: Tensor) -> Tensor:
     return context.all_reduce(tf.distribute.ReduceOp.SUM, value)
 
 
-def once_per_step(losses: list[Tensor]) -> Tensor:
+def once_per_step(losses: list[Tensor], dtype: Any) -> Tensor:
     """Regularizers' and `add_loss`'s sum, shared out over the replicas, so that it counts once."""
     import tensorflow as tf
 
     if not losses:
-        return tf.constant(0.0)
-    return tf.add_n(losses) / tf.distribute.get_replica_context().num_replicas_in_sync
+        return tf.zeros((), dtype)
+    return (
+        tf.add_n([tf.cast(loss, dtype) for loss in losses]) / tf.distribute.get_replica_context().num_replicas_in_sync
+    )
 
 
 _BASES: tuple[type, ...] = (TensorFlowSteps, keras.Model) if keras.backend.backend() == "tensorflow" else (keras.Model,)

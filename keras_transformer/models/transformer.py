@@ -15,6 +15,8 @@ from keras_transformer.models.presets import preset
 
 Tensor = Any
 
+_COUNTS = ("source_vocabulary_size", "target_vocabulary_size", "num_encoder_layers", "num_decoder_layers", "num_heads")
+
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class Transformer(DistributedModel):
@@ -59,7 +61,8 @@ class Transformer(DistributedModel):
 
     Example:
         >>> model = Transformer(source_vocabulary_size=8000)
-        >>> logits = model({"encoder_token_ids": [[5, 6, 3]], "decoder_token_ids": [[2, 7]]})
+        >>> source, target = np.array([[5, 6, 3]]), np.array([[2, 7]])
+        >>> logits = model({"encoder_token_ids": source, "decoder_token_ids": target})
 
     Reference:
         Vaswani et al. (2017), "Attention Is All You Need", https://arxiv.org/abs/1706.03762, section 3 and table 3.
@@ -87,7 +90,6 @@ class Transformer(DistributedModel):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        check_positive("source_vocabulary_size", source_vocabulary_size)
         target_vocabulary_size = source_vocabulary_size if target_vocabulary_size is None else target_vocabulary_size
         if share_embeddings and source_vocabulary_size != target_vocabulary_size:
             raise ValueError(
@@ -107,13 +109,15 @@ class Transformer(DistributedModel):
             "value_dim": value_dim,
             "dropout": dropout,
             "attention_dropout": attention_dropout,
-            "activation": activation,
+            "activation": keras.activations.serialize(keras.activations.get(activation)),
             "normalize_first": normalize_first,
             "layer_norm_epsilon": layer_norm_epsilon,
             "share_embeddings": share_embeddings,
             "pad_token_id": pad_token_id,
             "seed": seed,
         }
+        for name in _COUNTS:
+            check_positive(name, self.config[name])
         self.pad_token_id = pad_token_id
         self.source_embedding = self._embedding(source_vocabulary_size, "source_embedding")
         self.target_embedding = (
@@ -127,8 +131,8 @@ class Transformer(DistributedModel):
             "activation": activation,
             "normalize_first": normalize_first,
             "layer_norm_epsilon": layer_norm_epsilon,
-            "key_dim": key_dim,
-            "value_dim": value_dim,
+            "key_dim": _head_size(key_dim, d_model, num_heads),
+            "value_dim": _head_size(value_dim, d_model, num_heads),
             "dtype": self.dtype_policy,
         }
         self.encoder = Encoder(num_encoder_layers, seed=derive_seed(seed, "encoder"), name="encoder", **layer_options)
@@ -146,18 +150,18 @@ class Transformer(DistributedModel):
         )
 
     @classmethod
-    def from_preset(cls, name: str, source_vocabulary_size: int, **overrides: Any) -> "Transformer":
+    def from_preset(cls, preset_name: str, /, source_vocabulary_size: int, **overrides: Any) -> "Transformer":
         """A model of a named size ("tiny", "small", "base", "big") with random weights.
 
         Args:
-            name: The preset's name.
+            preset_name: The preset's name.
             source_vocabulary_size: Number of source token ids.
             **overrides: Constructor arguments that differ from the preset's.
 
         Raises:
             ValueError: If there is no such preset.
         """
-        return cls(source_vocabulary_size, **{**preset(name), **overrides})
+        return cls(source_vocabulary_size, **{**preset(preset_name), **overrides})
 
     def build(self, input_shape: dict[str, tuple] | None = None) -> None:
         """Makes every weight; no weight's shape depends on the input's."""
@@ -271,6 +275,16 @@ class Transformer(DistributedModel):
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), **self.config}
+
+
+def _head_size(size: int | None, d_model: int, num_heads: int) -> int:
+    """A head's size as given, or its share of the width."""
+    if size is None and d_model % num_heads:
+        raise ValueError(
+            "`d_model` must be divisible by `num_heads`, or `key_dim` and `value_dim` be given. "
+            f"Received: d_model={d_model}, num_heads={num_heads}"
+        )
+    return d_model // num_heads if size is None else size
 
 
 def _token_ids(inputs: Any) -> tuple[Tensor, Tensor]:
