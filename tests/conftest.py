@@ -1,6 +1,13 @@
-"""What every test stands on: quiet TensorFlow, and two logical CPUs that stand for two devices."""
+"""What every test stands on: quiet TensorFlow, pictures without a screen, two logical CPUs that stand for two devices."""
 
 import os
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("MPLBACKEND", "agg")
+
+import tensorflow as tf
+
+# Before anything runs on a device: they cannot be made later.
+tf.config.set_logical_device_configuration(
+    tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2
+)
