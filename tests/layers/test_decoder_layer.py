@@ -404,8 +404,9 @@ def test_one_trace_serves_every_step(rng, make_stack, jit_compile):
 # --- dropout, seeds, errors
 
 
-def test_dropout_is_on_in_training_alone(rng, make_stack):
-    layer, x, memory = make_stack(dropout=0.5)[0], rng.normal(size=(B, T, D)), rng.normal(size=(B, S, D_S))
+@pytest.mark.parametrize("name", ["dropout", "attention_dropout"])
+def test_dropout_is_on_in_training_alone(rng, make_stack, name):
+    layer, x, memory = make_stack(**{name: 0.5})[0], rng.normal(size=(B, T, D)), rng.normal(size=(B, S, D_S))
 
     np.testing.assert_array_equal(layer(x, memory, training=False), layer(x, memory))
     assert np.abs(layer(x, memory, training=True) - layer(x, memory)).max() > 0.01

@@ -178,8 +178,9 @@ def test_a_single_token_can_be_encoded(rng, randomize):
     np.testing.assert_array_equal(scores, np.ones((B, N, 1, 1)))
 
 
-def test_dropout_is_on_in_training_alone(rng, randomize):
-    layer, x = encoder_layer(randomize, dropout=0.5), rng.normal(size=(B, S, D))
+@pytest.mark.parametrize("name", ["dropout", "attention_dropout"])
+def test_dropout_is_on_in_training_alone(rng, randomize, name):
+    layer, x = encoder_layer(randomize, **{"dropout": 0.0, name: 0.5}), rng.normal(size=(B, S, D))
 
     np.testing.assert_array_equal(layer(x, training=False), layer(x))
     assert np.abs(layer(x, training=True) - layer(x)).max() > 0.01
