@@ -217,7 +217,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     text = parser.add_argument_group("text (default: the built-in, synthetic sample)")
-    text.add_argument("--source-file", metavar="FILE", help="source sentences to train on, one a line; .gz is read as is")
+    text.add_argument("--source-file", metavar="FILE", help="source sentences, one a line; .gz is read as is")
     text.add_argument("--target-file", metavar="FILE", help="their translations, line by line")
     text.add_argument("--tsv", metavar="FILE", help="instead: source, tab, target on each line")
     text.add_argument("--tfds", metavar="NAME", help="instead: a data set of TensorFlow Datasets")

@@ -1,4 +1,4 @@
-"""What every test stands on: quiet TensorFlow, pictures without a screen, two logical CPUs that stand for two devices."""
+"""What every test stands on: a quiet TensorFlow, and two logical CPUs that stand for two devices."""
 
 import os
 

@@ -86,7 +86,8 @@ def beam_search(
 
     def unfinished(index: Tensor, live: Live, finished: Finished) -> Tensor:
         best = live.scores[:, 0]
-        can_win = ops.logical_and(best > IMPOSSIBLE / 2, best / largest_penalty > finished.scores[:, num_hypotheses - 1])
+        to_beat = finished.scores[:, num_hypotheses - 1]
+        can_win = ops.logical_and(best > IMPOSSIBLE / 2, best / largest_penalty > to_beat)
         return ops.logical_and(index < max_length, ops.any(can_win))
 
     def body(index: Tensor, live: Live, finished: Finished) -> tuple[Tensor, Live, Finished]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import tensorflow as tf
 
+from keras_transformer.decoding.next_token import IMPOSSIBLE
 from keras_transformer.serving.files import new_directory
 
 if TYPE_CHECKING:
@@ -65,7 +66,8 @@ def export_translator(
     Raises:
         ValueError: If `version` is not a positive integer.
         FileExistsError: If the version is there already.
-        RuntimeError: If the export translates otherwise than the translator; nothing is left then.
+        RuntimeError: If the export translates otherwise than the translator, or the weights are no numbers; nothing is
+            left then.
     """
     directory = Path(directory)
     if version is None:
@@ -83,6 +85,8 @@ def _check(translator: Translator, path: Path, texts: list[str]) -> None:
     expected = [hypotheses[0] for hypotheses in translator.translate(texts)]
     outputs = tf.saved_model.load(str(path)).signatures["serving_default"](text=tf.constant(texts))
     for index, hypothesis in enumerate(expected):
+        if not hypothesis.score > IMPOSSIBLE / 2:
+            raise RuntimeError(f"The model finds no sentence for {texts[index][:80]!r}: are its weights numbers?")
         text, score = outputs["translation"][index].numpy().decode(), float(outputs["score"][index])
         if text != hypothesis.text or not np.isclose(score, hypothesis.score, rtol=1e-4, atol=1e-4):
             raise RuntimeError(

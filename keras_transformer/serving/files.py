@@ -19,18 +19,35 @@ def new_directory(directory: Path, replace: bool = False) -> Iterator[Path]:
         replace: Whether a directory that is there already is replaced; else that is an error.
 
     Raises:
-        FileExistsError: If `directory` exists and is not to be replaced.
+        FileExistsError: If `directory` exists, or has come to exist meanwhile, and is not to be replaced.
     """
     if directory.exists() and not replace:
-        raise FileExistsError(f"{directory} exists already: give another one.")
+        raise _exists(directory)
     temporary = directory.with_name(f".{directory.name}.new-{os.getpid()}")
-    outdated = directory.with_name(f".{directory.name}.old-{os.getpid()}")
+    shutil.rmtree(temporary, ignore_errors=True)  # of a killed process that had the same number
     temporary.mkdir(parents=True)
     try:
         yield temporary
-        if directory.exists():
-            directory.rename(outdated)
-        temporary.rename(directory)
+        _rename(temporary, directory, replace)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _rename(temporary: Path, directory: Path, replace: bool) -> None:
+    outdated = directory.with_name(f".{directory.name}.old-{os.getpid()}")
+    if replace and directory.exists():
+        directory.rename(outdated)
+    try:
+        temporary.rename(directory)
+    except OSError as error:
+        if directory.exists():  # another process has made it meanwhile
+            raise _exists(directory) from error
+        raise
+    finally:
+        if outdated.exists() and not directory.exists():
+            outdated.rename(directory)
         shutil.rmtree(outdated, ignore_errors=True)
+
+
+def _exists(directory: Path) -> FileExistsError:
+    return FileExistsError(f"{directory} exists already: give another one.")

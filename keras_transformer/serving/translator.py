@@ -13,15 +13,15 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer.decoding.beam_search import beam_search
+from keras_transformer.decoding.length_penalty import check_length_penalty
 from keras_transformer.layers.arguments import check_positive
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.serving.export import export_translator
 from keras_transformer.serving.files import new_directory
 from keras_transformer.text.tokenizer import Tokenizer
+from keras_transformer.text.vocabulary import END_TOKEN_ID
 from keras_transformer.training.losses import label_log_likelihood
 from keras_transformer.visualization.attention_maps import AttentionMaps
-
-START_TOKEN_ID, END_TOKEN_ID = 2, 3
 
 
 class Hypothesis(NamedTuple):
@@ -75,7 +75,7 @@ class Translator:
         self.source_tokenizer = source_tokenizer
         self.target_tokenizer = source_tokenizer if target_tokenizer is None else target_tokenizer
         self.num_beams = check_positive("num_beams", num_beams)
-        self.length_penalty = length_penalty
+        self.length_penalty = check_length_penalty(length_penalty)
         self.max_length = check_positive("max_length", max_length)
         for side, tokenizer in (("source", self.source_tokenizer), ("target", self.target_tokenizer)):
             expected = model.get_config()[f"{side}_vocabulary_size"]
@@ -242,8 +242,6 @@ class Translator:
             )
         return self._functions[num_hypotheses]
 
-    # To disk and back.
-
     def save(self, directory: str | os.PathLike[str]) -> None:
         """Writes model, tokenizers and settings; a reader sees the old directory or the whole new one.
 
@@ -258,11 +256,7 @@ class Translator:
             self.source_tokenizer.save(temporary / "source.spm")
             if self.target_tokenizer is not self.source_tokenizer:
                 self.target_tokenizer.save(temporary / "target.spm")
-            settings = {
-                "num_beams": self.num_beams,
-                "length_penalty": self.length_penalty,
-                "max_length": self.max_length,
-            }
+            settings = {name: getattr(self, name) for name in ("num_beams", "length_penalty", "max_length")}
             (temporary / "translator.json").write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
 
     @classmethod

@@ -1,0 +1,136 @@
+"""Attention as a picture: what is on it, and where."""
+
+import sys
+
+import matplotlib.image
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+import keras_transformer as kt
+from keras_transformer.visualization.attention_maps import AttentionMaps
+
+SOURCE = ["▁São", "▁João", "▁não", "▁dorme", "</s>"]
+INPUTS = ["<s>", "▁Saint", "▁John"]
+TARGET = ["▁Saint", "▁John", "</s>"]
+LABELS = {"encoder": (SOURCE, SOURCE), "decoder": (TARGET, INPUTS), "cross": (TARGET, SOURCE)}
+
+
+@pytest.fixture
+def attention():
+    """Two layers of three heads; every weight is another one."""
+    rng = np.random.default_rng(1)
+
+    def weights(queries, keys):
+        scores = np.exp(rng.normal(0, 2, (2, 3, len(queries), len(keys))))
+        return (scores / scores.sum(axis=-1, keepdims=True)).astype("float32")
+
+    maps = {kind: weights(*labels) for kind, labels in LABELS.items()}
+    return AttentionMaps(SOURCE, INPUTS, TARGET, **maps)
+
+
+def panels(figure):
+    """The axes that show a head, without the colour bar."""
+    return [axis for axis in figure.axes if axis.get_title()]
+
+
+@pytest.mark.parametrize("kind", ["encoder", "decoder", "cross"])
+@pytest.mark.parametrize("layer", [0, 1, -1])
+def test_a_panel_for_each_head_with_its_weights_and_pieces(attention, kind, layer):
+    figure = kt.plot_attention(attention, kind, layer=layer)
+    assert isinstance(figure, Figure)
+    axes = panels(figure)
+    assert [axis.get_title() for axis in axes] == ["head 1", "head 2", "head 3"]
+    rows, columns = LABELS[kind]
+    assert [label.get_text() for label in axes[0].get_yticklabels()] == rows
+    for head, axis in enumerate(axes):
+        assert [label.get_text() for label in axis.get_xticklabels()] == columns
+        (image,) = axis.images
+        np.testing.assert_array_equal(image.get_array(), getattr(attention, kind)[layer, head])
+        assert image.get_clim() == (0, 1)  # the same colour is the same weight in every picture
+        assert axis.get_xticks().tolist() == list(range(len(columns)))
+        assert axis.get_yticks().tolist() == list(range(len(rows)))
+
+
+def test_the_title_says_which_layer(attention):
+    assert kt.plot_attention(attention).get_suptitle() == "cross-attention, layer 2 of 2"
+    assert kt.plot_attention(attention, "decoder", layer=0).get_suptitle() == "decoder self-attention, layer 1 of 2"
+    assert kt.plot_attention(attention, "encoder", layer=-2).get_suptitle() == "encoder self-attention, layer 1 of 2"
+
+
+def test_chosen_heads(attention):
+    axes = panels(kt.plot_attention(attention, heads=[2, 0]))
+    assert [axis.get_title() for axis in axes] == ["head 3", "head 1"]
+    np.testing.assert_array_equal(axes[0].images[0].get_array(), attention.cross[1, 2])
+
+
+def test_the_rows_are_named_once(attention):
+    shown = [axis.yaxis.get_tick_params()["labelleft"] for axis in panels(kt.plot_attention(attention))]
+    assert shown == [True, False, False]
+
+
+def test_a_saved_picture_shows_the_weights(attention, tmp_path):
+    one_hot = np.zeros_like(attention.cross)
+    one_hot[:, :, [0, 1, 2], [0, 3, 4]] = 1
+    for name, weights in (("nothing", np.zeros_like(one_hot)), ("diagonal", one_hot)):
+        kt.plot_attention(attention._replace(cross=weights)).savefig(tmp_path / f"{name}.png")
+    pictures = {name: matplotlib.image.imread(tmp_path / f"{name}.png") for name in ("nothing", "diagonal")}
+    blue = {name: _dark_blue(picture) for name, picture in pictures.items()}
+    assert pictures["diagonal"].std() > 0.05
+    # Nine of 45 cells have the darkest colour, which elsewhere is on the colour bar alone.
+    assert blue["diagonal"] > blue["nothing"] + 1000
+
+
+def _dark_blue(picture):
+    red, green, blue = picture[..., 0], picture[..., 1], picture[..., 2]
+    return int(np.sum((red < 0.1) & (green < 0.3) & (blue > 0.3)))
+
+
+@pytest.mark.parametrize("pieces", [1, 60])
+def test_short_and_long_sentences_fit_their_picture(pieces, tmp_path):
+    words = [f"▁palavra{index}" for index in range(pieces)]
+    weights = np.full((1, 4, pieces, pieces), 1 / pieces, "float32")
+    figure = kt.plot_attention(AttentionMaps(words, words, words, weights, weights, weights))
+    figure.savefig(tmp_path / "attention.png", dpi=60)  # Matplotlib warns where the layout fails
+    width, height = figure.get_size_inches()
+    assert width < 20  # inches: a screen or a page
+    for axis in panels(figure):
+        box = axis.get_window_extent().transformed(figure.dpi_scale_trans.inverted())
+        assert box.height / pieces > 0.12  # inches a row: room for a line of small text
+        assert 0 < box.x0 < box.x1 < width
+        assert 0 < box.y0 < box.y1 < height
+
+
+def test_pieces_in_other_scripts_can_be_drawn(tmp_path):
+    """Where the fonts lack a character there is a box, and no warning; a dollar is no mathematics."""
+    words = ["▁日本", "\U0010fffd", "▁Ελλάδα", "<0xE2>", "$x_1$", "$$"]
+    weights = np.full((1, 1, 6, 6), 1 / 6, "float32")
+    figure = kt.plot_attention(AttentionMaps(words, words, words, weights, weights, weights), "encoder")
+    figure.savefig(tmp_path / "attention.png")
+    labels = [label.get_text() for label in panels(figure)[0].get_yticklabels()]
+    assert labels[1:] == ["□", *words[2:]]
+    assert labels[0] in ("▁日本", "▁□□")  # as the machine's fonts have it
+    assert (tmp_path / "attention.png").stat().st_size > 1000
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"kind": "self"}, r"`kind` must be one of encoder, decoder, cross. Received: kind='self'"),
+        ({"layer": 2}, r"Received: layer=2"),
+        ({"layer": -3}, r"Received: layer=-3"),
+        ({"heads": [0, 3]}, r"`heads` must be among 0 to 2. Received: heads=\[0, 3\]"),
+        ({"heads": [-1]}, r"`heads` must be among 0 to 2. Received: heads=\[-1\]"),
+        ({"heads": []}, r"`heads` must be among 0 to 2. Received: heads=\[\]"),
+    ],
+)
+def test_impossible_arguments_are_named(attention, options, message):
+    with pytest.raises(ValueError, match=message):
+        kt.plot_attention(attention, **options)
+
+
+def test_no_window_and_no_global_figure(attention):
+    """Callbacks draw thousands of pictures: none may stay in pyplot's list."""
+    kt.plot_attention(attention)
+    pyplot = sys.modules.get("matplotlib.pyplot")
+    assert pyplot is None or pyplot.get_fignums() == []
