@@ -60,6 +60,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def run(args: argparse.Namespace) -> None:
     """The whole way, step by step."""
+    for name in ("epochs", "held_out", "num_beams", "pairs"):
+        if getattr(args, name) < 1:
+            raise ValueError(f"--{name.replace('_', '-')} must be 1 or more. Received: {getattr(args, name)}")
     began = time.monotonic()
     keras.utils.set_random_seed(args.seed)
     corpora = load_corpora(args)
@@ -99,8 +102,7 @@ def report_progress() -> None:
 
 def load_corpora(args: argparse.Namespace) -> Corpora:
     """The built-in sample, or the reader's files; what is not given to validate and test is held out."""
-    if bool(args.source_file) != bool(args.target_file):
-        raise ValueError("--source-file and --target-file go together: give both, or neither for the built-in sample.")
+    check_files(args)
     if args.source_file:
         whole = kt.ParallelCorpus.from_files(args.source_file, args.target_file)
     elif args.tsv:
@@ -126,6 +128,21 @@ def load_corpora(args: argparse.Namespace) -> Corpora:
     if test is None:
         whole, test = hold_out(whole, args.held_out, "test")
     return Corpora(whole, validation, test)
+
+
+def check_files(args: argparse.Namespace) -> None:
+    """Refuses a file that would be ignored: one side without the other, or a second corpus."""
+    for name in ("", "validation-", "test-"):
+        sides = [f"--{name}{side}-file" for side in ("source", "target")]
+        given = [getattr(args, option[2:].replace("-", "_")) for option in sides]
+        if bool(given[0]) != bool(given[1]):
+            raise ValueError(f"{sides[0]} and {sides[1]} go together: give both or neither.")
+    corpora = {"--source-file": args.source_file, "--tsv": args.tsv, "--tfds": args.tfds}
+    chosen = [option for option, value in corpora.items() if value]
+    if len(chosen) > 1:
+        raise ValueError(f"{' and '.join(chosen)} are two corpora: give one.")
+    if not chosen and (args.validation_source_file or args.test_source_file):
+        raise ValueError("--validation-source-file and --test-source-file go with --source-file, --tsv or --tfds.")
 
 
 def hold_out(corpus: kt.ParallelCorpus, size: int, name: str) -> tuple[kt.ParallelCorpus, kt.ParallelCorpus]:

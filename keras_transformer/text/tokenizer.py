@@ -49,8 +49,7 @@ class Tokenizer(tf.Module):
             )
         self._model_bytes = model
         self._fingerprint = hashlib.sha256(model).hexdigest()[:16]
-        # The model is a resource of the graph that is found by its name: a second model of the same name would be
-        # replaced by the first one after an export. Equal names therefore mean equal models.
+        # Equal names mean equal models: see `_NamedModel`.
         super().__init__(name=f"tokenizer_{self._fingerprint}")
         self._op = _sentencepiece_op(model, self.name)
         self._vocabulary_size = int(self._op.vocab_size())
@@ -244,8 +243,28 @@ def _tensorflow_text() -> Any:
 def _sentencepiece_op(model: bytes, name: str) -> Any:
     with tf.init_scope():
         try:
-            return _tensorflow_text().SentencepieceTokenizer(model, name=name)
+            tokenizer = _tensorflow_text().SentencepieceTokenizer(model, name=name)
         except (tf.errors.InvalidArgumentError, tf.errors.InternalError) as error:
             raise ValueError(
                 f"not a SentencePiece model ({len(model)} bytes); give the file that Tokenizer.save wrote."
             ) from error
+        tokenizer._model_resource = _NamedModel(model, name)
+    return tokenizer
+
+
+class _NamedModel(tf.saved_model.experimental.TrackableResource):
+    """The model as a resource of the graph that is found by its name.
+
+    TF-Text's own resource has no name of its own. It goes when TensorFlow empties its cache of kernels
+    (`keras.utils.set_random_seed` and `clear_session` do), and after an export a second model may find the first one's.
+    """
+
+    def __init__(self, model: bytes, name: str) -> None:
+        super().__init__()
+        self._model, self._name = model, name
+        _ = self.resource_handle  # made now, so that the first call finds it
+
+    def _create_resource(self) -> tf.Tensor:
+        from tensorflow_text.python.ops.sentencepiece_tokenizer import gen_sentencepiece_tokenizer
+
+        return gen_sentencepiece_tokenizer.sentencepiece_op(model=self._model, shared_name=self._name)

@@ -19,6 +19,7 @@ def language():
         state=state,
         step=step,
         exhaustive=exhaustive,
+        textbook_beam=textbook_beam,
         score=score,
         log_probability=log_probability,
         sequence=sequence,
@@ -78,6 +79,23 @@ def exhaustive(table, max_length, alpha):
         found += [(*prefix, END) for prefix in prefixes]
         prefixes = [(*prefix, letter) for prefix in prefixes for letter in letters]
     return sorted(((sequence, score(table, sequence, alpha)) for sequence in found), key=lambda pair: -pair[1])
+
+
+def textbook_beam(table, max_length, alpha, num_beams):
+    """The ended hypotheses of a beam search that never stops early, best first: `num_beams` always go on."""
+    live, ended = [((), 0.0)], []
+    for length in range(1, max_length + 1):
+        allowed = [END] if length == max_length else set(range(table.shape[-1])) - {PAD, START}
+        candidates = [
+            ((*prefix, token), log_p + log_probabilities(table, prefix)[token])
+            for prefix, log_p in live
+            for token in allowed
+        ]
+        candidates.sort(key=lambda pair: -pair[1])
+        ended += [pair for pair in candidates[:num_beams] if pair[0][-1] == END]
+        live = [pair for pair in candidates if pair[0][-1] != END][:num_beams]
+    scored = [(sequence, log_p / ((5 + len(sequence)) / 6) ** alpha) for sequence, log_p in ended]
+    return sorted(scored, key=lambda pair: -pair[1])
 
 
 def sequence(ids):

@@ -1,4 +1,4 @@
-"""A beam wide enough is exhaustive search; a narrow one on a hand-made chain too."""
+"""A beam wide enough is exhaustive search; a narrow one on a hand-made chain too, and else a textbook's."""
 
 import numpy as np
 import pytest
@@ -73,3 +73,27 @@ def test_the_search_goes_on_while_something_better_may_come(language, alpha):
     assert [language.sequence(row[0]) for row in ids] == [sequence for sequence, _ in best]
     np.testing.assert_allclose(scores[:, 0], [score for _, score in best], atol=1e-5)
     assert len({len(sequence) for sequence, _ in best}) > 2
+
+
+@pytest.mark.parametrize("num_beams", [2, 3, 5])
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0])
+def test_a_narrow_beam_is_the_textbooks(language, num_beams, alpha):
+    """As many hypotheses go on as there are beams, also where one of the best continuations is an end."""
+    max_lengths = [9, 9, 4, 7, 9, 1] * 5
+    tables = language.random_tables(3, len(max_lengths), 9, vocabulary_size=8, scale=1.5)
+    tables[..., 3] += 1.0
+    ids, scores = beam_search(
+        language.step,
+        language.state(tables),
+        max_lengths,
+        9,
+        num_beams=num_beams,
+        length_penalty=alpha,
+        num_hypotheses=num_beams,
+    )
+    for table, limit, row_ids, row_scores in zip(tables, max_lengths, ids, np.asarray(scores), strict=True):
+        expected = language.textbook_beam(table, limit, alpha, num_beams)[:num_beams]
+        found = [language.sequence(hypothesis) for hypothesis in row_ids[: len(expected)]]
+        assert found == [sequence for sequence, _ in expected]
+        np.testing.assert_allclose(row_scores[: len(expected)], [score for _, score in expected], atol=1e-5)
+        assert np.all(row_scores[len(expected) :] == -1e9)

@@ -45,9 +45,16 @@ def training_batches(count, rng):
 @pytest.mark.parametrize(
     "options",
     [
-        {"dropout": 0.1, "attention_dropout": 0.1},
         {"dropout": 0.1, "dtype": "mixed_bfloat16", "normalize_first": True, "name": "translator"},
-        {"share_embeddings": False, "target_vocabulary_size": 31, "key_dim": 3, "value_dim": 5, "activation": "gelu"},
+        {
+            "dropout": 0.1,
+            "attention_dropout": 0.1,
+            "key_dim": 3,
+            "value_dim": 5,
+            "activation": "gelu",
+            "share_embeddings": False,
+            "target_vocabulary_size": 31,
+        },
     ],
 )
 def test_s1_s7_a_fresh_process_loads_bit_for_bit(make_model, make_batch, run_python, tmp_path, options):
@@ -73,7 +80,7 @@ def test_s1_s7_a_fresh_process_loads_bit_for_bit(make_model, make_batch, run_pyt
 def test_s4_training_goes_on_as_if_uninterrupted(tmp_path, policy):
     rng = np.random.default_rng(8)
     batches = list(training_batches(13, rng))
-    model = kt.Transformer(29, None, 1, 2, d_model=16, num_heads=2, d_ff=24, dropout=0.1, dtype=policy)
+    model = kt.Transformer(29, None, 1, 1, d_model=16, num_heads=2, d_ff=24, dropout=0.1, dtype=policy)
     model.compile(
         kt.transformer_optimizer(16, warmup_steps=5),
         loss=kt.SmoothedCrossentropy(),

@@ -190,7 +190,7 @@ def test_no_file_is_ignored_in_silence(refuse, files, arguments):
         (("--preset", "huge"), r"tiny, small, base.* big.*huge"),
         (("--epochs", "0"), r"epochs"),
         (("--epochs", "two"), r"--epochs: invalid int value: 'two'"),
-        (("--num-beams", "0"), r"num_beams"),
+        (("--num-beams", "0"), r"num.beams"),
         (("--held-out", "0"), r"held.out"),
         (("--dropout", "1.5"), r"dropout.*1\.5"),
         (("--label-smoothing", "-1"), r"label_smoothing.*-1"),

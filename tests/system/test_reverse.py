@@ -56,10 +56,10 @@ def test_digits_are_reversed():
     assert len(unseen_source) == 1000
 
     model = kt.Transformer(
-        VOCABULARY, num_encoder_layers=2, num_decoder_layers=2, d_model=64, num_heads=4, d_ff=128, dropout=0.0
+        VOCABULARY, num_encoder_layers=2, num_decoder_layers=2, d_model=64, num_heads=4, d_ff=128, dropout=0.1
     )
     model.compile(
-        kt.transformer_optimizer(64, warmup_steps=300, scale=0.35),
+        kt.transformer_optimizer(64, warmup_steps=200, scale=0.2),
         loss=kt.SmoothedCrossentropy(0.1),
         weighted_metrics=[kt.TokenAccuracy()],
         jit_compile=True,
@@ -69,5 +69,7 @@ def test_digits_are_reversed():
 
     inputs, labels, weights = training_data(unseen_source, unseen_target)
     logs = model.evaluate(inputs, labels, sample_weight=weights, batch_size=100, return_dict=True, verbose=0)
+    exact_match = (greedy(model, unseen_source) == unseen_target).all(axis=1).mean()
+    print(f"unseen strings: token accuracy {logs['token_accuracy']:.4f}, exact match {exact_match:.3f}")
     assert logs["token_accuracy"] >= 0.99
-    assert (greedy(model, unseen_source) == unseen_target).all(axis=1).mean() >= 0.95
+    assert exact_match >= 0.95

@@ -16,9 +16,9 @@ def _seeded():
 
 @pytest.fixture
 def make_model():
-    """`make_model(optimizer, compile arguments, **options)`: a tiny compiled Transformer."""
+    """`make_model(optimizer, jit_compile, run_eagerly, **options)`: a tiny compiled Transformer."""
 
-    def make(optimizer="sgd", jit_compile=False, **options):
+    def make(optimizer="sgd", jit_compile=False, run_eagerly=False, **options):
         sizes = {"num_encoder_layers": 1, "num_decoder_layers": 1, "d_model": 16, "num_heads": 2, "d_ff": 24}
         model = kt.Transformer(VOCABULARY, **{**sizes, "dropout": 0.0, **options})
         model.build()
@@ -27,6 +27,7 @@ def make_model():
             loss=kt.SmoothedCrossentropy(0.1),
             weighted_metrics=[kt.TokenAccuracy(), kt.Perplexity()],
             jit_compile=jit_compile,
+            run_eagerly=run_eagerly,
         )
         return model
 

@@ -66,7 +66,7 @@ def test_fit_reports_means_over_real_tokens(make_model, uneven_batches):
 
 def test_regularizers_count_besides_the_tokens(make_model, uneven_batches):
     """A step moves by the token mean's gradient and by the regularizer's own, not by a share of it."""
-    plain, regularized = make_model(keras.optimizers.SGD(1.0)), make_model(keras.optimizers.SGD(1.0))
+    plain, regularized = (make_model(keras.optimizers.SGD(1.0), run_eagerly=True) for _ in range(2))
     regularized.set_weights(plain.get_weights())
     dense = regularized.encoder.layers[0].feed_forward.hidden_dense
     dense.kernel.regularizer = keras.regularizers.L2(0.5)
@@ -88,7 +88,7 @@ def gradients_of(model, batch):
 
 def test_the_gradient_is_that_of_the_token_mean(make_model, uneven_batches):
     """Of two batches with 20 and 3 tokens, the union's gradient is 20/23 of the one and 3/23 of the other."""
-    model = make_model(keras.optimizers.SGD(1.0))
+    model = make_model(keras.optimizers.SGD(1.0), run_eagerly=True)
     many, few = uneven_batches[:2]
     union = keras.tree.map_structure(lambda *arrays: np.concatenate(arrays), many, few)
     for gradient, first, second in zip(
@@ -98,7 +98,7 @@ def test_the_gradient_is_that_of_the_token_mean(make_model, uneven_batches):
 
 
 def test_filler_rows_change_nothing(make_model, uneven_batches):
-    model = make_model(keras.optimizers.SGD(1.0))
+    model = make_model(keras.optimizers.SGD(1.0), run_eagerly=True)
     with_filler = uneven_batches[1]
     without = keras.tree.map_structure(lambda array: array[:2], with_filler)
     for gradient, expected in zip(gradients_of(model, with_filler), gradients_of(model, without), strict=True):
@@ -107,12 +107,12 @@ def test_filler_rows_change_nothing(make_model, uneven_batches):
 
 def test_a_batch_of_filler_alone_moves_no_weight(make_model, uneven_batches):
     assert not uneven_batches[2][2].any()
-    model = make_model(keras.optimizers.SGD(1.0))
+    model = make_model(keras.optimizers.SGD(1.0), run_eagerly=True)
     assert all((gradient == 0).all() for gradient in gradients_of(model, uneven_batches[2]))
 
 
 def test_without_weights_every_position_counts_once(make_model, uneven_batches):
-    model = make_model(keras.optimizers.SGD(1.0))
+    model = make_model(keras.optimizers.SGD(1.0), run_eagerly=True)
     inputs, labels, _ = uneven_batches[3]
     ones = np.ones(labels.shape, "float32")
     for gradient, expected in zip(
@@ -177,8 +177,9 @@ def test_n4_one_step_in_each_policy(make_model, uneven_batches, policy):
 
 def test_loss_scaling_gives_float32s_step(make_model, uneven_batches):
     """The scaled loss's gradient is scaled back: the step is float32's but for float16's rounding."""
-    exact = make_model(keras.optimizers.SGD(1.0))
-    scaled = make_model(keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(1.0)), dtype="mixed_float16")
+    exact = make_model(keras.optimizers.SGD(1.0), run_eagerly=True)
+    optimizer = keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(1.0))
+    scaled = make_model(optimizer, run_eagerly=True, dtype="mixed_float16")
     scaled.set_weights(exact.get_weights())
     for gradient, expected in zip(
         gradients_of(scaled, uneven_batches[0]), gradients_of(exact, uneven_batches[0]), strict=True

@@ -4,8 +4,6 @@ import functools
 
 VOWELS = "aeiou"
 
-# --- Portuguese ------------------------------------------------------------------------------------------------------
-
 # Persons: 0 "eu", 1 "ele, ela, você", 2 "nós", 3 "eles, elas, vocês".
 _ENDINGS = {
     "ar": {"present": "o a amos am", "preterite": "ei ou amos aram", "imperfect": "ava ava ávamos avam"},

@@ -1,7 +1,6 @@
 """The words of the built-in phrasebook: Portuguese and English tables, with what no rule derives.
 
-A table row is `Portuguese = English`, rows are separated by commas, and a noun carries its gender in front (`m` or
-`f`). Regular forms are derived in `inflection.py`; only irregular ones are listed here.
+Rows are `Portuguese = English`, nouns led by their gender (`m`, `f`); `inflection.py` derives regular forms.
 """
 
 from typing import NamedTuple
