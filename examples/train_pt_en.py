@@ -50,7 +50,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     report_progress()
     try:
         run(args)
-    except (ValueError, TypeError, FileNotFoundError, FileExistsError, ImportError) as error:
+    except KeyboardInterrupt:
+        print("train_pt_en: interrupted", file=sys.stderr)
+        return 130
+    except (ValueError, TypeError, RuntimeError, OSError, ImportError) as error:
         if args.traceback:
             raise
         print(f"train_pt_en: {' '.join(str(error).split())}", file=sys.stderr)
@@ -60,9 +63,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def run(args: argparse.Namespace) -> None:
     """The whole way, step by step."""
-    for name in ("epochs", "held_out", "num_beams", "pairs"):
+    for name in ("batch_tokens", "epochs", "held_out", "max_length", "num_beams", "pairs", "warmup_steps"):
         if getattr(args, name) < 1:
             raise ValueError(f"--{name.replace('_', '-')} must be 1 or more. Received: {getattr(args, name)}")
+    run_directory = Path(args.run_directory)
+    check_outputs(run_directory)
     began = time.monotonic()
     keras.utils.set_random_seed(args.seed)
     corpora = load_corpora(args)
@@ -73,11 +78,10 @@ def run(args: argparse.Namespace) -> None:
     model = train(args, corpora, tokenizer)
 
     translator = kt.Translator(model, tokenizer, num_beams=args.num_beams)
+    translator.save(run_directory / "translator")  # first of all: what follows can be done again
     measure(args, translator, corpora.test)
     sentences = list(itertools.islice(corpora.test.sources(), 5))
     translations = show(translator, corpora.test, sentences)
-    run_directory = Path(args.run_directory)
-    translator.save(run_directory / "translator")
     kt.plot_attention(translator.attention(sentences[0])).savefig(run_directory / "attention.png", dpi=150)
 
     export = translator.export(run_directory / "export", sentences=sentences)
@@ -92,12 +96,22 @@ def run(args: argparse.Namespace) -> None:
     print(f"  your own text  {sys.executable} {sys.argv[0]} --source-file FILE --target-file FILE --preset small")
 
 
+def check_outputs(run_directory: Path) -> None:
+    """Makes the run's directory, and finds out before the training what could not be written after it."""
+    (run_directory / "export").mkdir(parents=True, exist_ok=True)
+    translator, picture = run_directory / "translator", run_directory / "attention.png"
+    if translator.exists() and not (translator / "translator.json").is_file():
+        raise ValueError(f"{translator} exists and is no saved translator: give another --run-directory.")
+    if picture.is_dir():
+        raise ValueError(f"{picture} is a directory: give another --run-directory.")
+
+
 def report_progress() -> None:
     """Shows what the package says of the data, and keeps TensorFlow's own log to its errors."""
     logging.getLogger("tensorflow").setLevel(logging.ERROR)
     package = logging.getLogger("keras_transformer")
     package.setLevel(logging.INFO)
-    package.addHandler(logging.StreamHandler(sys.stdout))
+    package.handlers = [logging.StreamHandler(sys.stdout)]
 
 
 def load_corpora(args: argparse.Namespace) -> Corpora:
@@ -225,7 +239,8 @@ def show(translator: kt.Translator, test: kt.ParallelCorpus, sentences: list[str
 def translate_in_fresh_process(export: Path, sentences: list[str]) -> list[str]:
     """What the SavedModel gives where there is no keras_transformer."""
     command = [sys.executable, "-c", FRESH_PROCESS, str(export)]
-    output = subprocess.run(command, input=json.dumps(sentences), capture_output=True, text=True, check=True).stdout
+    asked = json.dumps(sentences)
+    output = subprocess.run(command, input=asked, stdout=subprocess.PIPE, text=True, check=True).stdout
     translations: list[str] = json.loads(output.strip().splitlines()[-1])
     return translations
 

@@ -2,7 +2,7 @@
 
     import keras_transformer as kt
 
-Layers, models, losses, metrics and the schedule load at once. Text, data, decoding, serving and pictures load on
+Layers, models, losses, metrics, the schedule and the search load at once. Text, data, serving and pictures load on
 first use: they need TensorFlow, TF-Text or Matplotlib, which layers and models do not.
 """
 
@@ -10,6 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from keras_transformer._version import __version__
+from keras_transformer.decoding.beam_search import beam_search
 from keras_transformer.layers import (
     DecoderLayer,
     EncoderLayer,
@@ -33,28 +34,30 @@ from keras_transformer.training import (
 )
 
 if TYPE_CHECKING:
-    from keras_transformer.data.batching import make_dataset
-    from keras_transformer.data.corpus import ParallelCorpus
-    from keras_transformer.decoding.beam_search import beam_search
+    from keras_transformer.data.batching import EpochOrder, make_dataset
+    from keras_transformer.data.corpus import DataError, ParallelCorpus
     from keras_transformer.serving.translator import Translator
     from keras_transformer.text.tokenizer import Tokenizer
     from keras_transformer.visualization.attention_maps import plot_attention
 
 _ON_FIRST_USE = {
+    "DataError": "keras_transformer.data.corpus",
+    "EpochOrder": "keras_transformer.data.batching",
     "ParallelCorpus": "keras_transformer.data.corpus",
     "Tokenizer": "keras_transformer.text.tokenizer",
     "Translator": "keras_transformer.serving.translator",
-    "beam_search": "keras_transformer.decoding.beam_search",
     "make_dataset": "keras_transformer.data.batching",
     "plot_attention": "keras_transformer.visualization.attention_maps",
 }
 
 __all__ = [
+    "DataError",
     "Decoder",
     "DecoderLayer",
     "DistributedModel",
     "Encoder",
     "EncoderLayer",
+    "EpochOrder",
     "FeedForward",
     "MultiHeadAttention",
     "ParallelCorpus",

@@ -94,6 +94,11 @@ def make_dataset(
     source, target, dropped = tokenize_pairs(
         corpus, source_tokenizer, target_tokenizer or source_tokenizer, max_length, cache_directory
     )
+    if len(source) + dropped != len(corpus):
+        raise DataError(
+            f"{corpus.name}: gave {len(corpus)} pairs when it was made and {len(source) + dropped} now: leave its "
+            "files as they are, and let its reader start anew each time."
+        )
     if not len(source):
         raise DataError(
             f"{corpus.name}: all {dropped} pairs are longer than max_length={max_length} tokens. Raise max_length."

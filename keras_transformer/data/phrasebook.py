@@ -19,14 +19,13 @@ import hashlib
 import random
 from collections.abc import Iterator
 
-from keras_transformer.data.grammar import sayings, statements
+from keras_transformer.data.grammar import sayings, statements  # noqa: F401 (importing them registers their frames)
 from keras_transformer.data.grammar.clauses import Pair
 from keras_transformer.data.grammar.frames import FRAMES, Frame
 
 SPLITS = ("train", "validation", "test")
 LARGEST = {"train": 1_000_000, "validation": 25_000, "test": 25_000}
 __all__ = ["SPLITS", "count_sentences", "phrasebook"]
-_ = sayings, statements  # importing them registers their frames
 
 
 @functools.cache

@@ -1,6 +1,5 @@
 """Beam search: the likeliest sequences, as far as a beam of hypotheses can see them."""
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import keras
@@ -8,11 +7,10 @@ from keras import ops
 
 from keras_transformer.decoding.greedy_search import greedy_search
 from keras_transformer.decoding.length_penalty import check_length_penalty, length_penalty as penalty_of
-from keras_transformer.decoding.next_token import IMPOSSIBLE, TokenIds, next_token_scores, write_token
+from keras_transformer.decoding.next_token import IMPOSSIBLE, Step, TokenIds, next_token_scores, write_token
 from keras_transformer.layers.arguments import check_positive
 
 Tensor = Any
-Step = Callable[[Tensor, Tensor, Any], tuple[Tensor, Any]]
 
 
 class Live(NamedTuple):

@@ -1,16 +1,14 @@
 """Greedy search: the likeliest token at every step."""
 
-from collections.abc import Callable
 from typing import Any
 
 import keras
 from keras import ops
 
 from keras_transformer.decoding.length_penalty import check_length_penalty, length_penalty as penalty_of
-from keras_transformer.decoding.next_token import TokenIds, next_token_scores, write_token
+from keras_transformer.decoding.next_token import Step, TokenIds, next_token_scores, write_token
 
 Tensor = Any
-Step = Callable[[Tensor, Tensor, Any], tuple[Tensor, Any]]
 
 
 def greedy_search(

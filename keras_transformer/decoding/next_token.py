@@ -1,11 +1,13 @@
 """Which token may come next, and how likely each is: what every search has in common."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 from keras import ops
 
 Tensor = Any
+Step = Callable[[Tensor, Tensor, Any], tuple[Tensor, Any]]  # (token_ids, index, state) -> (logits, state)
 
 IMPOSSIBLE = -1e9  # the score of what cannot be; finite, so that differences stay numbers
 

@@ -67,7 +67,7 @@ def combine_masks(*masks: Tensor | None) -> Tensor | None:
 
     Raises:
         ValueError: If a mask is of rank 2 or below: `(B, S)` beside `(1, T, T)` would broadcast to a wrong mask in
-            silence whenever B = T.
+            silence whenever B = T. If last sizes differ.
         TypeError: If a mask is not boolean.
 
     Example:
@@ -79,6 +79,8 @@ def combine_masks(*masks: Tensor | None) -> Tensor | None:
         return None
     if any(len(mask.shape) == 4 for mask in given):
         given = [with_heads(mask) for mask in given]
+    if len({mask.shape[-1] for mask in given} - {None}) > 1:
+        raise ValueError(f"Masks must have one last size S. Received: shapes={[tuple(mask.shape) for mask in given]}")
     combined = given[0]
     for mask in given[1:]:
         combined = ops.logical_and(combined, mask)

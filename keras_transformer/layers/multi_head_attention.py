@@ -17,8 +17,9 @@ Tensor = Any
 class MultiHeadAttention(keras.layers.Layer):
     """MultiHead(Q, K, V) = Concat(head_1, ..., head_N) W^O, head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V).
 
-    Self-attention where query and value are the same sequence, cross-attention where they are two. Constructor, call
-    and weights are those of `keras.layers.MultiHeadAttention`, so `ours.set_weights(theirs.get_weights())` gives the
+    Self-attention where query and value are the same sequence, cross-attention where they are two. Constructor
+    (without `attention_axes`, `sliding_window`, `flash_attention`, `use_gate`), call and weights are those of
+    `keras.layers.MultiHeadAttention`, so `ours.set_weights(theirs.get_weights())` gives the
     same outputs. Differences: implicit Keras masks are read and left on the tensors (a second layer sees them too), a
     query's mask hides nothing, a row with nothing to attend to gives the output of an all-zero sum, and there is a
     cache. As in Keras and unlike the paper, the projections have biases unless `use_bias=False`.

@@ -83,6 +83,7 @@ class PositionalEmbedding(keras.layers.Layer):
         if len(token_ids.shape) != 2:
             raise ValueError(f"`token_ids` must have rank 2, (B, T). Received: shape={tuple(token_ids.shape)}")
         embedded = ops.take(self.embeddings, ops.cast(token_ids, "int32"), axis=0)  # (B, T) -> (B, T, D)
+        embedded = ops.cast(embedded, backend.result_type(self.compute_dtype, "float32"))
         length = token_ids.shape[1] if token_ids.shape[1] is not None else ops.shape(token_ids)[1]
         positions = ops.cast(encode_positions(start_index, length, self.d_model), embedded.dtype)  # (T, D)
         embedded = embedded * self.d_model**0.5 + positions

@@ -29,7 +29,7 @@ def scaled_dot_product_attention(
 
     Raises:
         ValueError: If ranks or sizes do not fit each other, the mask's included.
-        TypeError: If `mask` is not boolean.
+        TypeError: If `mask` is not boolean, or another argument is not floating point.
 
     Masking:
         A hidden key's weight is exactly 0. A query that may attend to nothing gets zeros.
@@ -80,12 +80,15 @@ def weighted_sum(weights: Tensor, value: Tensor) -> Tensor:
 
 
 def _softmax(scores: Tensor) -> Tensor:
-    # A key that is alone gets all the weight; Keras would warn of a softmax over one.
-    return ops.ones_like(scores) if scores.shape[-1] == 1 else ops.softmax(scores, axis=-1)
+    # A key that is alone gets all the weight, with a gradient of 0; Keras would warn of a softmax over one.
+    return 0.0 * scores + 1.0 if scores.shape[-1] == 1 else ops.softmax(scores, axis=-1)
 
 
 def _check_shapes(query: Tensor, key: Tensor, value: Tensor) -> None:
     shapes = f"Received: query={tuple(query.shape)}, key={tuple(key.shape)}, value={tuple(value.shape)}"
+    dtypes = [backend.standardize_dtype(x.dtype) for x in (query, key, value)]
+    if not all(backend.is_float_dtype(dtype) for dtype in dtypes):
+        raise TypeError(f"`query`, `key` and `value` must be floating point. Received: dtypes={dtypes}")
     ranks = {len(x.shape) for x in (query, key, value)}
     if ranks not in ({3}, {4}):
         raise ValueError(f"`query`, `key` and `value` must all have rank 3, (B, T, d), or 4, (B, N, T, d). {shapes}")
@@ -97,11 +100,13 @@ def _check_shapes(query: Tensor, key: Tensor, value: Tensor) -> None:
 
 def _check_mask_fits(mask: Tensor, scores: Tensor) -> None:
     """Raises where a mask would not be broadcast to the scores but the scores to the mask, making more queries."""
-    if len(mask.shape) != len(scores.shape) or any(
-        size != 1 and _differ(size, expected) for size, expected in zip(mask.shape, scores.shape, strict=True)
+    if (
+        len(mask.shape) != len(scores.shape)
+        or _differ(mask.shape[-1], scores.shape[-1])
+        or any(size != 1 and _differ(size, expected) for size, expected in zip(mask.shape, scores.shape, strict=True))
     ):
         raise ValueError(
-            "Each size of the mask must be 1 or that of the attention weights. "
+            "The mask's last size must be S, each other one 1 or that of the attention weights. "
             f"Received: mask={tuple(mask.shape)}, weights={tuple(scores.shape)}"
         )
 

@@ -4,7 +4,13 @@ from typing import Any
 
 import keras
 
-from keras_transformer.layers.arguments import check_positive, check_probability, clone_initializer, derive_seed
+from keras_transformer.layers.arguments import (
+    check_positive,
+    check_probability,
+    clone_initializer,
+    derive_seed,
+    head_size,
+)
 from keras_transformer.layers.feed_forward import FeedForward
 from keras_transformer.layers.multi_head_attention import MultiHeadAttention
 from keras_transformer.layers.residual import ResidualConnection
@@ -60,14 +66,9 @@ class TransformerLayer(keras.layers.Layer):
         self.seed = seed
 
     def make_attention(self, d_model: int, name: str) -> MultiHeadAttention:
-        if self.key_dim is None and d_model % self.num_heads:
-            raise ValueError(
-                "The width must be divisible by `num_heads`, or `key_dim` be given. "
-                f"Received: width={d_model}, num_heads={self.num_heads}"
-            )
         return MultiHeadAttention(
             self.num_heads,
-            self.key_dim or d_model // self.num_heads,
+            head_size(self.key_dim, d_model, self.num_heads),
             value_dim=self.value_dim,
             dropout=self.attention_dropout,
             kernel_initializer=clone_initializer(self.kernel_initializer),

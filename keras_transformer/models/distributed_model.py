@@ -1,5 +1,6 @@
 """A `keras.Model` whose loss is a mean over real elements, whatever the replicas, and whose files keep the seeds."""
 
+import warnings
 from typing import Any
 
 import keras
@@ -21,8 +22,11 @@ class TensorFlowSteps:
             # replicas' gradients up, and the sum is that of one device on the whole batch.
             loss = tf.math.divide_no_nan(tf.reduce_sum(values * weights), all_replicas_sum(tf.reduce_sum(weights)))
             scaled_loss = self.optimizer.scale_loss(loss + once_per_step(self.losses, loss.dtype))
-        gradients = tape.gradient(scaled_loss, self.trainable_weights)
-        self.optimizer.apply_gradients(zip(gradients, self.trainable_weights, strict=True))
+        if self.trainable_weights:
+            gradients = tape.gradient(scaled_loss, self.trainable_weights)
+            self.optimizer.apply_gradients(zip(gradients, self.trainable_weights, strict=True))
+        else:
+            warnings.warn("The model does not have any trainable weights.", stacklevel=2)
         return self.record(x, y, y_pred, sample_weight, values, weights)
 
     def test_step(self: Any, data: Any) -> dict[str, Tensor]:
@@ -35,18 +39,22 @@ class TensorFlowSteps:
         """The compiled loss of every element, unreduced, and every element's weight, in one shape."""
         import tensorflow as tf
 
-        if isinstance(self.loss, (dict, list, tuple)):
-            raise ValueError(f"{type(self).__name__} takes one loss for one output. Received: loss={self.loss!r}")
-        loss = keras.losses.get(self.loss)
-        values = loss.call(y, y_pred) if isinstance(loss, keras.losses.Loss) else loss(y, y_pred)
-        values = tf.convert_to_tensor(values)
-        if sample_weight is None:
+        if y is None:
+            raise ValueError(f"{type(self).__name__} needs labels: `fit(x, y)`, or a dataset of (x, y, sample_weight).")
+        values = tf.convert_to_tensor(unreduced_loss(self.loss, y, y_pred))
+        mask = getattr(y_pred, "_keras_mask", None)
+        if sample_weight is None and mask is None:
             return values, tf.ones_like(values)
-        weights = tf.cast(sample_weight, values.dtype)
-        if weights.shape.rank != values.shape.rank:
+        weights = tf.ones_like(values) if sample_weight is None else tf.cast(sample_weight, values.dtype)
+        if mask is not None:  # Keras' losses and metrics leave out what an implicit mask hides
+            weights = weights * tf.cast(mask, values.dtype)
+        if weights.shape.rank > values.shape.rank:
             raise ValueError(
-                f"`sample_weight` must have the losses' shape, {values.shape}. Received: shape={weights.shape}"
+                f"`sample_weight` must not have more axes than the losses. Received: sample_weight={weights.shape}, "
+                f"losses={values.shape}"
             )
+        while weights.shape.rank < values.shape.rank:
+            weights = tf.expand_dims(weights, -1)  # (B,), a weight a row, as Keras and `class_weight` give it
         return values, tf.broadcast_to(weights, tf.shape(values))  # (B, 1) weighs, and counts, each of a row's elements
 
     def record(
@@ -55,6 +63,21 @@ class TensorFlowSteps:
         """Updates the loss, as a mean over real elements, and the compiled metrics."""
         self._loss_tracker.update_state(values, sample_weight=weights)
         return self.compute_metrics(x, y, y_pred, sample_weight=sample_weight)
+
+
+def unreduced_loss(loss: Any, y: Tensor, y_pred: Tensor) -> Tensor:
+    """A compiled loss of every element, in float32 or better, called as Keras calls it."""
+    import tensorflow as tf
+
+    loss = keras.losses.get(loss)
+    precise = keras.backend.result_type(y_pred.dtype, "float32")
+    y_pred = tf.cast(y_pred, precise)
+    if isinstance(loss, keras.losses.Loss):
+        return loss.call(y, y_pred)
+    y = tf.cast(y, precise)
+    if y.shape.rank == y_pred.shape.rank - 1 and y_pred.shape[-1] == 1:
+        y = tf.expand_dims(y, -1)  # (B,) beside (B, 1) would broadcast to (B, B)
+    return loss(y, y_pred)
 
 
 def all_replicas_sum(value: Tensor) -> Tensor:
@@ -86,15 +109,49 @@ class DistributedModel(*_BASES):  # type: ignore[misc]
 
     The training loss is the sum of the unreduced losses, each times its `sample_weight`, divided by the sum of the
     weights over all replicas, whatever `reduction` the loss was made with. The reported loss is the same mean over
-    the epoch. Model files and checkpoints hold the state of the dropouts' seeds, so that a loaded model draws the
-    masks that the saved one would have drawn (Keras' own files do not hold them).
+    the epoch, without regularizers and `add_loss`, which count once in the gradient. One loss for one output; derive a
+    class and write `call`, inputs and outputs are not taken. Model files and checkpoints hold the state of the
+    dropouts' seeds, so that a loaded model draws the masks that the saved one would have drawn (Keras' own files do not
+    hold them).
 
     Example:
-        >>> class MyModel(DistributedModel): ...
-        >>> model = MyModel()
+        >>> class Line(DistributedModel):
+        ...     def __init__(self):
+        ...         super().__init__()
+        ...         self.dense = keras.layers.Dense(1)
+        ...     def call(self, x):
+        ...         return self.dense(x)
+        >>> model = Line()
         >>> model.compile(optimizer="adam", loss="mse")
-        >>> model.fit(dataset)
+        >>> history = model.fit(np.ones((4, 1)), np.ones((4, 1)), verbose=0)
     """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        if args or "inputs" in kwargs or "outputs" in kwargs:
+            # Keras would put `Functional` among this class' bases, for every model that is derived from it.
+            raise TypeError(
+                f"Derive a class from {type(self).__name__} and write `call`: it takes no inputs and outputs."
+            )
+        super().__init__(**kwargs)
+
+    def compile(self, optimizer: Any = "rmsprop", loss: Any = None, loss_weights: Any = None, **kwargs: Any) -> None:
+        """As `keras.Model.compile`, for one loss.
+
+        Raises:
+            ValueError: If there is no loss or more than one, or if `loss_weights` is given.
+        """
+        if loss is None or isinstance(loss, (dict, list, tuple)) or loss_weights is not None:
+            raise ValueError(
+                f"{type(self).__name__} takes one loss for one output, and no `loss_weights`. "
+                f"Received: loss={loss!r}, loss_weights={loss_weights!r}"
+            )
+        super().compile(optimizer=optimizer, loss=loss, **kwargs)
+
+    def compile_from_config(self, config: dict[str, Any]) -> None:
+        """Compiles a loaded model. Keras does not do so by itself where `compile` is a class' own."""
+        self.compile(**keras.saving.deserialize_keras_object(config))
+        if self.built:
+            self.optimizer.build(self.trainable_variables)
 
     def save_own_variables(self, store: Any) -> None:
         super().save_own_variables(store)

@@ -5,7 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_transformer.layers.arguments import check_positive, derive_seed
+from keras_transformer.layers.arguments import check_positive, derive_seed, head_size
 from keras_transformer.layers.masks import padding_mask
 from keras_transformer.layers.positional_embedding import PositionalEmbedding
 from keras_transformer.models.decoder import Decoder
@@ -117,7 +117,9 @@ class Transformer(DistributedModel):
             "seed": seed,
         }
         for name in _COUNTS:
-            check_positive(name, self.config[name])
+            self.config[name] = check_positive(name, self.config[name])
+        if isinstance(pad_token_id, bool) or not isinstance(pad_token_id, int) or pad_token_id < 0:
+            raise ValueError(f"`pad_token_id` must be an integer, 0 or more. Received: pad_token_id={pad_token_id!r}")
         self.pad_token_id = pad_token_id
         self.source_embedding = self._embedding(source_vocabulary_size, "source_embedding")
         self.target_embedding = (
@@ -131,8 +133,8 @@ class Transformer(DistributedModel):
             "activation": activation,
             "normalize_first": normalize_first,
             "layer_norm_epsilon": layer_norm_epsilon,
-            "key_dim": _head_size(key_dim, d_model, num_heads),
-            "value_dim": _head_size(value_dim, d_model, num_heads),
+            "key_dim": head_size(key_dim, d_model, num_heads),
+            "value_dim": head_size(value_dim, d_model, num_heads),
             "dtype": self.dtype_policy,
         }
         self.encoder = Encoder(num_encoder_layers, seed=derive_seed(seed, "encoder"), name="encoder", **layer_options)
@@ -194,6 +196,15 @@ class Transformer(DistributedModel):
         logits = self.target_embedding.project(decoder_sequence)
         scores = {"encoder": encoder_scores, "decoder": decoder_scores, "cross": cross_scores}
         return (logits, scores) if return_attention_scores else logits
+
+    def compile(self, optimizer: Any = "rmsprop", loss: Any = None, loss_weights: Any = None, **kwargs: Any) -> None:
+        """As `DistributedModel.compile`; refuses a name or function that would take the logits for probabilities."""
+        if loss in ("sparse_categorical_crossentropy", keras.losses.sparse_categorical_crossentropy):
+            raise ValueError(
+                f"The model gives logits, and {loss!r} takes probabilities: use `SmoothedCrossentropy(0.0)` or "
+                "`keras.losses.SparseCategoricalCrossentropy(from_logits=True)`."
+            )
+        super().compile(optimizer=optimizer, loss=loss, loss_weights=loss_weights, **kwargs)
 
     def encode(self, encoder_token_ids: Tensor, training: bool | None = None) -> tuple[Tensor, Tensor]:
         """Reads the source once.
@@ -275,16 +286,6 @@ class Transformer(DistributedModel):
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), **self.config}
-
-
-def _head_size(size: int | None, d_model: int, num_heads: int) -> int:
-    """A head's size as given, or its share of the width."""
-    if size is None and d_model % num_heads:
-        raise ValueError(
-            "`d_model` must be divisible by `num_heads`, or `key_dim` and `value_dim` be given. "
-            f"Received: d_model={d_model}, num_heads={num_heads}"
-        )
-    return d_model // num_heads if size is None else size
 
 
 def _token_ids(inputs: Any) -> tuple[Tensor, Tensor]:

@@ -72,7 +72,7 @@ def export_translator(
     directory = Path(directory)
     if version is None:
         version = max((int(path.name) for path in directory.glob("[0-9]*") if path.name.isdecimal()), default=0) + 1
-    if isinstance(version, bool) or not isinstance(version, int) or version < 1:
+    if isinstance(version, bool) or not isinstance(version, int) or not 1 <= version < 2**63:
         raise ValueError(f"`version` must be a positive integer. Received: version={version!r}")
     with new_directory(directory / str(version)) as temporary:
         served = ServedTranslator(translator)

@@ -11,8 +11,8 @@ from pathlib import Path
 def new_directory(directory: Path, replace: bool = False) -> Iterator[Path]:
     """Hands out a temporary directory beside `directory` and renames it there at the end.
 
-    An interruption leaves `directory` as it was. The temporary name begins with a dot, so that no server takes it for
-    a version.
+    An interruption leaves `directory` as it was, but for the instant between two renames when it is replaced. The
+    temporary name begins with a dot, so that no server takes it for a version.
 
     Args:
         directory: Where the result goes.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,15 +13,12 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer.decoding.beam_search import beam_search
-from keras_transformer.decoding.length_penalty import check_length_penalty
 from keras_transformer.layers.arguments import check_positive
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.serving.export import export_translator
 from keras_transformer.serving.files import new_directory
+from keras_transformer.serving.text_to_text import TextToText
 from keras_transformer.text.tokenizer import Tokenizer
-from keras_transformer.text.vocabulary import END_TOKEN_ID
-from keras_transformer.training.losses import label_log_likelihood
 from keras_transformer.visualization.attention_maps import AttentionMaps
 
 
@@ -36,7 +34,7 @@ class Hypothesis(NamedTuple):
     truncated: bool
 
 
-class Translator:
+class Translator(TextToText):
     """Translates text with a trained `Transformer`.
 
     What a sentence gets is a function of that sentence: alone, in a batch, in whatever order.
@@ -71,22 +69,8 @@ class Translator:
         length_penalty: float = 0.6,
         max_length: int = 256,
     ) -> None:
-        self.model = model
-        self.source_tokenizer = source_tokenizer
-        self.target_tokenizer = source_tokenizer if target_tokenizer is None else target_tokenizer
-        self.num_beams = check_positive("num_beams", num_beams)
-        self.length_penalty = check_length_penalty(length_penalty)
-        self.max_length = check_positive("max_length", max_length)
-        for side, tokenizer in (("source", self.source_tokenizer), ("target", self.target_tokenizer)):
-            expected = model.get_config()[f"{side}_vocabulary_size"]
-            if tokenizer.vocabulary_size != expected:
-                raise ValueError(
-                    f"`{side}_tokenizer` must have the model's vocabulary of {expected}. "
-                    f"Received: vocabulary_size={tokenizer.vocabulary_size}"
-                )
-        if not model.built:
-            model.build()
-        self._functions: dict[int, Any] = {}
+        super().__init__(model, source_tokenizer, target_tokenizer, num_beams, length_penalty, max_length)
+        self._functions: dict[tuple, Any] = {}
 
     def __call__(self, texts: Sequence[str]) -> list[str]:
         """The best translation of every sentence, in the order given.
@@ -144,7 +128,7 @@ class Translator:
 
         Raises:
             TypeError: If a side is a single string.
-            ValueError: If the sides differ in number.
+            ValueError: If the sides differ in number, or a source is longer than `max_length`.
         """
         sources, targets = _check_texts("sources", sources), _check_texts("targets", targets)
         check_positive("batch_size", batch_size)
@@ -160,15 +144,20 @@ class Translator:
         ]
         if not batches:
             return np.zeros((0,), "float32"), np.zeros((0,), "int32")
-        scores, lengths = zip(*batches, strict=True)
+        scores, lengths, truncated = zip(*batches, strict=True)
+        for index in np.flatnonzero(np.concatenate(truncated)):
+            raise ValueError(
+                f"`sources[{index}]` is longer than max_length={self.max_length} tokens and would be scored as another "
+                f"sentence: make a translator with a larger `max_length`. Received: {sources[index][:80]!r}"
+            )
         return np.concatenate(scores), np.concatenate(lengths)
 
     def attention(self, source: str, target: str | None = None) -> AttentionMaps:
         """Where every head of every layer looked while it read `source` and wrote `target`.
 
         Args:
-            source: A sentence.
-            target: Its translation; the translator's own if not given.
+            source: A sentence. What is longer than `max_length` is cut.
+            target: Its translation; the translator's own, tokenized anew, if not given.
 
         Returns:
             The pieces of both sides and the weights, as NumPy arrays.
@@ -190,65 +179,27 @@ class Translator:
             **{kind: np.concatenate([np.asarray(layer) for layer in layers]) for kind, layers in scores.items()},
         )
 
-    # In the graph: the same lines serve Python and the export.
-
-    def source_ids(self, texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Text to encoder input: `(B,)` -> ids `(B, S)`, int32, each row ended by the end token, and `truncated`."""
-        ids = self.source_tokenizer.tokenize(texts)
-        truncated = ids.row_lengths() > self.max_length - 1
-        ids = ids[:, : self.max_length - 1]
-        ends = tf.fill([ids.nrows(), 1], END_TOKEN_ID)
-        return tf.concat([ids, ends], axis=1).to_tensor(), truncated
-
-    def translate_batch(self, texts: tf.Tensor, num_hypotheses: int = 1) -> dict[str, tf.Tensor]:
-        """`(B,)` strings -> translation and score, `(B, n)`, and truncated, `(B,)`; an empty sentence stays empty."""
-        encoder_token_ids, truncated = self.source_ids(texts)
-        lengths = tf.reduce_sum(tf.cast(encoder_token_ids != 0, tf.int32), axis=1)
-        # An empty sentence, its end token alone, is ended at once. Else 50 tokens more than the source (section 6.1).
-        max_lengths = tf.where(lengths == 1, 1, lengths + 50)
-        encoder_sequence, encoder_padding_mask = self.model.encode(encoder_token_ids, training=False)
-        max_length = tf.shape(encoder_token_ids)[1] + 50
-        ids, scores = beam_search(
-            self.model.step,
-            self.model.init_state(encoder_sequence, encoder_padding_mask, max_length),
-            max_lengths,
-            max_length,
-            num_beams=self.num_beams,
-            length_penalty=self.length_penalty,
-            num_hypotheses=num_hypotheses,
-        )
-        flat = self.target_tokenizer.detokenize(tf.reshape(ids, [-1, max_length]))
-        return {"translation": tf.reshape(flat, [-1, num_hypotheses]), "score": scores, "truncated": truncated}
-
-    def score_batch(self, sources: tf.Tensor, targets: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """`(B,)` strings twice -> log-probabilities, `(B,)`, and numbers of target tokens, `(B,)`."""
-        encoder_token_ids, _ = self.source_ids(sources)
-        ids = self.target_tokenizer.tokenize(targets, add_start=True, add_end=True).to_tensor()
-        inputs = {"encoder_token_ids": encoder_token_ids, "decoder_token_ids": ids[:, :-1]}
-        log_likelihood, _, _ = label_log_likelihood(ids[:, 1:], self.model(inputs, training=False))
-        real = ids[:, 1:] != 0
-        return (
-            tf.reduce_sum(tf.where(real, log_likelihood, 0.0), axis=1),
-            tf.reduce_sum(tf.cast(real, tf.int32), axis=1),
-        )
-
     def _translate_function(self, num_hypotheses: int) -> Any:
         """One trace for every number and length of sentences."""
-        if num_hypotheses not in self._functions:
-            self._functions[num_hypotheses] = tf.function(
+        settings = (num_hypotheses, self.num_beams, self.length_penalty, self.max_length)
+        if settings not in self._functions:
+            self._functions[settings] = tf.function(
                 lambda texts: self.translate_batch(texts, num_hypotheses),
                 input_signature=[tf.TensorSpec([None], tf.string, name="text")],
                 autograph=False,
             )
-        return self._functions[num_hypotheses]
+        return self._functions[settings]
 
     def save(self, directory: str | os.PathLike[str]) -> None:
-        """Writes model, tokenizers and settings; a reader sees the old directory or the whole new one.
+        """Writes model, tokenizers and settings.
+
+        A reader sees the old directory or the whole new one; for an instant between two renames there is none, and a
+        kill just then leaves the old one as `.NAME.old-PID`.
 
         Args:
             directory: Where to; a translator that is there already is replaced.
         """
-        directory = Path(directory)
+        directory = Path(directory).resolve()
         if directory.exists() and not (directory / "translator.json").is_file():
             raise ValueError(f"{directory} exists and is no saved translator: give another directory.")
         with new_directory(directory, replace=True) as temporary:
@@ -257,7 +208,9 @@ class Translator:
             if self.target_tokenizer is not self.source_tokenizer:
                 self.target_tokenizer.save(temporary / "target.spm")
             settings = {name: getattr(self, name) for name in ("num_beams", "length_penalty", "max_length")}
-            (temporary / "translator.json").write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
+            tokenizers = [self.source_tokenizer.fingerprint, self.target_tokenizer.fingerprint]
+            description = json.dumps({"settings": settings, "tokenizers": tokenizers}, indent=2)
+            (temporary / "translator.json").write_text(description + "\n", encoding="utf-8")
 
     @classmethod
     def load(cls, directory: str | os.PathLike[str]) -> Translator:
@@ -267,19 +220,26 @@ class Translator:
             directory: The translator's directory.
 
         Raises:
-            FileNotFoundError: If there is no saved translator.
+            FileNotFoundError: If there is no saved translator, or one of its files is missing.
+            ValueError: If a file is damaged, or not the one that was saved.
         """
         directory = Path(directory)
         if not (directory / "translator.json").is_file():
             raise FileNotFoundError(f"{directory}: no saved translator (translator.json is missing).")
-        settings = json.loads((directory / "translator.json").read_text(encoding="utf-8"))
-        target = directory / "target.spm"
-        return cls(
-            keras.models.load_model(directory / "model.keras"),
-            Tokenizer.load(directory / "source.spm"),
-            Tokenizer.load(target) if target.is_file() else None,
-            **settings,
-        )
+        try:
+            saved = json.loads((directory / "translator.json").read_text(encoding="utf-8"))
+            settings, fingerprints = saved["settings"], saved["tokenizers"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise ValueError(f"{directory / 'translator.json'} is damaged: save the translator again.") from error
+        source = Tokenizer.load(directory / "source.spm")
+        target = source if fingerprints[0] == fingerprints[1] else Tokenizer.load(directory / "target.spm")
+        if [source.fingerprint, target.fingerprint] != fingerprints:
+            raise ValueError(f"{directory}: the tokenizers are not those that were saved: save the translator again.")
+        try:
+            model = keras.models.load_model(directory / "model.keras")
+        except (ValueError, OSError, KeyError, zipfile.BadZipFile) as error:
+            raise ValueError(f"{directory / 'model.keras'} is missing or damaged: {error}") from error
+        return cls(model, source, target, **settings)
 
     def export(
         self, directory: str | os.PathLike[str], version: int | None = None, sentences: Sequence[str] = ()

@@ -405,3 +405,10 @@ def test_wrong_arguments(corpus, tokenizer, arguments, message):
 def test_misspelt_keyword(corpus, tokenizer):
     with pytest.raises(TypeError, match="batch_token"):
         make_dataset(corpus, tokenizer, batch_token=4096)
+
+
+def test_a_corpus_that_gives_other_pairs_the_second_time_is_refused(tokenizer):
+    pairs = iter([("um gato", "a cat")] * 20)
+    corpus = ParallelCorpus(lambda: pairs, "once")
+    with pytest.raises(ValueError, match="once: gave 20 pairs when it was made and 0 now"):
+        make_dataset(corpus, tokenizer, batch_tokens=128, max_length=16)

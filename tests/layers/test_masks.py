@@ -101,3 +101,9 @@ def test_combining_a_mask_that_is_not_boolean_raises(dtype):
 def test_an_implicit_mask_becomes_a_mask_of_keys():
     assert key_mask(None) is None
     np.testing.assert_array_equal(key_mask(np.array([[True, False]])), [[[True, False]]])
+
+
+def test_combining_a_mask_that_hides_queries_raises():
+    # (2, 5, 1) beside (2, 1, 5) would broadcast to (2, 5, 5), with rows that see nothing.
+    with pytest.raises(ValueError, match="one last size S"):
+        combine_masks(np.ones((2, 5, 1), bool), np.ones((2, 1, 5), bool))

@@ -202,3 +202,24 @@ def test_a_mask_longer_than_the_queries_raises_instead_of_making_more_of_them(rn
     query, key, value = queries_keys_values(rng, B)
     with pytest.raises(ValueError, match=r"mask.*Received"):
         scaled_dot_product_attention(query[:, :1], key, value, np.ones((1, S, S), bool))
+
+
+def test_a_mask_of_queries_raises(rng):
+    x = rng.normal(size=(2, 5, 3)).astype("float32")
+    with pytest.raises(ValueError, match="last size must be S"):
+        scaled_dot_product_attention(x, x, x, mask=np.ones((2, 5, 1), bool))
+
+
+def test_whole_numbers_raise_instead_of_giving_weights_of_0():
+    query, key = np.float32([[[1, 0]]]), np.float32([[[1, 0], [0, 1]]])
+    with pytest.raises(TypeError, match="must be floating point.*int"):
+        scaled_dot_product_attention(query, key, np.array([[[10], [20]]]))
+
+
+def test_a_key_that_is_alone_has_a_gradient_of_0(rng):
+    query, key, value = (tf.constant(rng.normal(size=(2, 1, 3)).astype("float32")) for _ in range(3))
+    with tf.GradientTape() as tape:
+        tape.watch([query, key])
+        output, _ = scaled_dot_product_attention(query, key, value)
+    for gradient in tape.gradient(output, [query, key]):
+        np.testing.assert_array_equal(gradient, np.zeros((2, 1, 3)))

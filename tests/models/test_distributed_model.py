@@ -1,88 +1,54 @@
 """DistributedModel: somebody's own model, and one batch on two replicas."""
 
-import json
-
 import keras
 import numpy as np
 import pytest
-
-import keras_transformer as kt
-
-ON_TWO_REPLICAS = """
-import json
-import sys
-import numpy as np
 import tensorflow as tf
 
-cpu = tf.config.list_physical_devices("CPU")[0]
-tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
-
-import keras
 import keras_transformer as kt
-
-folder = sys.argv[1]
-strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
-assert strategy.num_replicas_in_sync == 2
-for name in sys.argv[2:]:
-    with strategy.scope():
-        model = keras.saving.load_model(folder + "/model.keras")
-    arrays = dict(np.load(f"{folder}/{name}.npz"))
-    labels, weights = arrays.pop("labels"), arrays.pop("weights")
-    dataset = tf.data.Dataset.from_tensor_slices((arrays, labels, weights)).batch(len(labels))
-    history = model.fit(dataset, epochs=1, verbose=0, shuffle=False).history
-    evaluated = model.evaluate(dataset, return_dict=True, verbose=0)
-    np.savez(f"{folder}/{name}.out.npz", *model.get_weights())
-    print(json.dumps({"fit": {key: value[0] for key, value in history.items()}, "evaluate": evaluated}))
-"""
 
 
 @pytest.mark.slow
-def test_two_replicas_make_one_devices_step(make_model, run_python, tmp_path):
-    """Uneven token counts per replica, and a replica that holds nothing but filler. Without XLA."""
+@pytest.mark.parametrize("lengths", [[5, 5, 5, 5, 2, 1], [5, 4, 3, 0, 0, 0]])
+def test_two_replicas_make_one_devices_step(make_model, tmp_path, lengths):
+    """Uneven token counts per replica, once with a replica that holds nothing but filler. Without XLA."""
     rng = np.random.default_rng(4)
-    model = make_model()
-    model.compile(
+    real = np.arange(5) < np.array(lengths)[:, None]
+    inputs = {
+        "encoder_token_ids": rng.integers(4, 29, (6, 7)).astype("int32"),
+        "decoder_token_ids": rng.integers(4, 29, (6, 5)).astype("int32") * real,
+    }
+    dataset = tf.data.Dataset.from_tensors((inputs, rng.integers(4, 29, (6, 5)) * real, np.float32(real)))
+    one = make_model(num_encoder_layers=1, num_decoder_layers=1)
+    one.compile(
         keras.optimizers.SGD(0.5),
         loss=kt.SmoothedCrossentropy(),
         weighted_metrics=[kt.TokenAccuracy(), kt.Perplexity()],
         jit_compile=False,
     )
-    model.save(tmp_path / "model.keras")
-    before = model.get_weights()
-    batches = {}
-    for name, lengths in {"uneven": [5, 5, 5, 5, 2, 1], "empty": [5, 4, 3, 0, 0, 0]}.items():
-        real = np.arange(5) < np.array(lengths)[:, None]
-        batches[name] = {
-            "encoder_token_ids": rng.integers(4, 29, (6, 7)).astype("int32"),
-            "decoder_token_ids": rng.integers(4, 29, (6, 5)).astype("int32") * real,
-            "labels": rng.integers(4, 29, (6, 5)) * real,
-            "weights": np.float32(real),
-        }
-        np.savez(tmp_path / f"{name}.npz", **batches[name])
-    printed = run_python(ON_TWO_REPLICAS, tmp_path, *batches)
+    one.save(tmp_path / "model.keras")
+    before = one.get_weights()
+    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    assert strategy.num_replicas_in_sync == 2
+    with strategy.scope():
+        two = keras.saving.load_model(tmp_path / "model.keras")
 
-    for (name, batch), line in zip(batches.items(), printed.splitlines(), strict=True):
-        model.set_weights(before)
-        model.reset_metrics()
-        inputs, labels, weights = batch, batch.pop("labels"), batch.pop("weights")
-        logs = {"fit": model.train_on_batch(inputs, labels, weights, return_dict=True)}
-        logs["evaluate"] = model.evaluate(
-            inputs, labels, sample_weight=weights, batch_size=6, return_dict=True, verbose=0
-        )
-        for kind, two in json.loads(line).items():
-            assert two == pytest.approx(logs[kind], rel=1e-4), (name, kind)
-        with np.load(tmp_path / f"{name}.out.npz") as out:
-            assert len(out) == len(before)
-            for one, both in zip(model.get_weights(), out.values(), strict=True):
-                np.testing.assert_allclose(both, one, atol=1e-5)
-        assert np.abs(model.get_weights()[0] - before[0]).max() > 1e-3, "the step moved the weights"
+    logs = []
+    for model in (one, two):
+        trained = model.fit(dataset, epochs=1, verbose=0, shuffle=False).history
+        evaluated = model.evaluate(dataset, return_dict=True, verbose=0)
+        logs.append({**{name: values[0] for name, values in trained.items()}, "after": evaluated["loss"]})
+    assert logs[1] == pytest.approx(logs[0], rel=1e-4)
+    for ours, theirs in zip(two.get_weights(), one.get_weights(), strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-5)
+    assert np.abs(one.get_weights()[0] - before[0]).max() > 1e-3, "the step moved the weights"
 
 
 class Line(kt.DistributedModel):
     """y = x w for one number x."""
 
-    def __init__(self):
-        super().__init__()
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
         self.dense = keras.layers.Dense(1, use_bias=False, kernel_initializer="ones", name="dense")
 
     def call(self, x):
@@ -122,14 +88,74 @@ def test_a_weight_per_row_counts_for_each_of_its_elements():
     assert weight_after_a_step(loss, x, y, [[1], [0]]) == pytest.approx((1 - 5, 2.5))
 
 
-def test_weights_of_another_rank_are_refused():
-    with pytest.raises(ValueError, match="sample_weight"):
-        weight_after_a_step("mse", np.ones((2, 3, 1)), np.zeros((2, 3, 1)), [1, 0])
+def test_a_rank_1_weight_is_a_rows():
+    """As Keras takes it, and as `class_weight` gives it: only the first row, of ones, counts."""
+    x = [[[1], [1], [1]], [[5], [5], [5]]]
+    assert weight_after_a_step("mse", x, np.zeros((2, 3, 1)), [1, 0]) == pytest.approx((1 - 2, 1.0))
 
 
-def test_several_losses_are_refused():
-    with pytest.raises(ValueError, match="one loss"):
-        weight_after_a_step(["mse"], [[1], [2]], [[0], [0]])
+def test_weights_of_more_axes_are_refused():
+    with pytest.raises(ValueError, match="must not have more axes than the losses"):
+        weight_after_a_step("mse", [[1], [2]], [[0], [0]], [[[1]], [[0]]])
+
+
+def test_a_function_gets_labels_of_the_predictions_rank():
+    """(B,) beside (B, 1) would broadcast to (B, B), and the mean be another: (1 + 4) / 2 for y = 0, 0 for y = x."""
+    squares = lambda y, y_pred: keras.ops.mean((y - y_pred) ** 2, axis=-1)  # noqa: E731
+    assert weight_after_a_step(squares, [[1], [2]], [0, 0]) == pytest.approx((1 - 5, 2.5))
+    assert weight_after_a_step(squares, [[1], [2]], [1, 2]) == pytest.approx((1, 0.0))
+
+
+def test_losses_are_computed_in_float32_under_float16():
+    """(300 - 0)^2 is no float16."""
+    model = Line(dtype="mixed_float16")
+    model.compile(keras.optimizers.SGD(0.0), loss="mse", jit_compile=False)
+    assert model.train_on_batch(np.float32([[300]]), np.float32([[0]])) == pytest.approx(90_000)
+
+
+def test_an_implicit_mask_hides_elements_from_the_loss():
+    class Masked(Line):
+        def call(self, x):
+            return super().call(keras.layers.Masking(0.0)(x))
+
+    model = Masked()
+    model.compile(keras.optimizers.SGD(1.0), loss="mse", jit_compile=False)
+    # w * 0 is no error at a label of 0, but counts as an element: 1 / 2 without the mask, 1 / 1 with it.
+    assert model.train_on_batch(np.float32([[[1], [0]]]), np.zeros((1, 2, 1), "float32")) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("arguments", [{"loss": ["mse"]}, {}, {"loss": "mse", "loss_weights": 2.0}])
+def test_what_the_loss_is_not_made_for_is_refused(arguments):
+    with pytest.raises(ValueError, match="one loss for one output, and no `loss_weights`"):
+        Line().compile("sgd", **arguments)
+
+
+def test_labels_are_needed():
+    model = Line()
+    model.compile("sgd", loss="mse", jit_compile=False)
+    with pytest.raises(ValueError, match="needs labels"):
+        model.fit(np.ones((2, 1)), verbose=0)
+
+
+def test_inputs_and_outputs_are_refused_and_harm_no_other_model(make_model):
+    """Keras would make every model that is derived from the class a functional one."""
+    inputs = keras.Input((1,))
+    with pytest.raises(TypeError, match="write `call`"):
+        kt.DistributedModel(inputs, keras.layers.Dense(1)(inputs))
+    assert make_model().count_params() > 0
+
+
+def test_a_model_without_trainable_weights_is_warned_of():
+    model = Line()
+    model.trainable = False
+    model.compile("sgd", loss="mse", run_eagerly=True)
+    with pytest.warns(UserWarning, match="does not have any trainable weights"):
+        model.train_on_batch(np.ones((2, 1)), np.zeros((2, 1)))
+
+
+def test_logits_are_not_taken_for_probabilities(make_model):
+    with pytest.raises(ValueError, match="gives logits"):
+        make_model().compile("adam", loss="sparse_categorical_crossentropy")
 
 
 def test_added_losses_count_once():

@@ -137,3 +137,60 @@ def test_a_failed_exchange_brings_the_old_directory_back(tmp_path):
         temporary.rmdir()  # the last step, the renaming, cannot be done
     assert (tmp_path / "1" / "file").read_text() == "old"
     assert names(tmp_path) == ["1"]
+
+
+@pytest.mark.parametrize("damage", ["target.spm", "source.spm", "model.keras"])
+def test_a_missing_file_is_named(model, tokenizers, tmp_path, damage):
+    """Without its target tokenizer, a translator must not take the source's for it."""
+    kt.Translator(model, *tokenizers).save(tmp_path / "translator")
+    (tmp_path / "translator" / damage).unlink()
+    with pytest.raises((FileNotFoundError, ValueError), match=damage):
+        kt.Translator.load(tmp_path / "translator")
+
+
+def test_another_tokenizer_of_the_same_size_is_refused(model, tokenizers, tmp_path):
+    kt.Translator(model, *tokenizers).save(tmp_path / "translator")
+    tokenizers[0].save(tmp_path / "translator" / "target.spm")
+    with pytest.raises(ValueError, match="not those that were saved"):
+        kt.Translator.load(tmp_path / "translator")
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "{}"])
+def test_a_damaged_description_is_named(model, tokenizers, tmp_path, content):
+    kt.Translator(model, *tokenizers).save(tmp_path / "translator")
+    (tmp_path / "translator" / "translator.json").write_text(content)
+    with pytest.raises(ValueError, match=r"translator.json is damaged: save the translator again"):
+        kt.Translator.load(tmp_path / "translator")
+
+
+@pytest.mark.parametrize("size", [0, 1000])
+def test_a_cut_model_file_is_named(model, tokenizers, tmp_path, size):
+    kt.Translator(model, *tokenizers).save(tmp_path / "translator")
+    path = tmp_path / "translator" / "model.keras"
+    path.write_bytes(path.read_bytes()[:size])
+    with pytest.raises(ValueError, match=r"model.keras is missing or damaged"):
+        kt.Translator.load(tmp_path / "translator")
+
+
+def test_a_link_to_a_translator_stays_a_link(model, tokenizers, tmp_path):
+    kt.Translator(model, *tokenizers, num_beams=2).save(tmp_path / "real")
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    kt.Translator(model, *tokenizers, num_beams=3).save(tmp_path / "link")
+    assert (tmp_path / "link").is_symlink()
+    assert kt.Translator.load(tmp_path / "real").num_beams == 3
+
+
+def test_a_model_that_pads_with_another_id_is_refused(tokenizers):
+    model = kt.Transformer(
+        tokenizers[0].vocabulary_size,
+        tokenizers[1].vocabulary_size,
+        share_embeddings=False,
+        num_encoder_layers=1,
+        num_decoder_layers=1,
+        d_model=8,
+        num_heads=2,
+        d_ff=8,
+        pad_token_id=1,
+    )
+    with pytest.raises(ValueError, match=r"must pad with 0.*pad_token_id=1"):
+        kt.Translator(model, *tokenizers)

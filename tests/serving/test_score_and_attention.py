@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 
+import keras_transformer as kt
+
 
 def log_softmax(logits):
     logits = logits.astype("float64")
@@ -91,3 +93,9 @@ def test_attention_of_nothing_is_that_of_the_end_token(translator):
 def test_there_are_three_kinds_of_attention(translator):
     with pytest.raises(ValueError, match=r"`kind` must be one of encoder, decoder, cross. Received: kind='self'"):
         translator.attention("o gato").labels("self")
+
+
+def test_a_source_beyond_the_longest_is_not_scored_as_another(model, tokenizers):
+    translator = kt.Translator(model, *tokenizers, max_length=8)
+    with pytest.raises(ValueError, match=r"`sources\[1\]` is longer than max_length=8 tokens"):
+        translator.score(["o gato", "o gato dorme na rua e o menino corre " * 3], ["the cat", "the cat"])

@@ -187,3 +187,11 @@ print(translate(sources[20:]) - after_20)
 def test_memory_does_not_grow_with_the_number_of_sentences(translator, tmp_path, run_python):
     translator.save(tmp_path / "translator")
     assert float(run_python(MEMORY, tmp_path / "translator")) < 30  # MB; a trace more for each would take hundreds
+
+
+def test_a_changed_setting_reaches_the_next_translation(model, tokenizers, sources):
+    translator = kt.Translator(model, *tokenizers, length_penalty=0.6)
+    translator.translate(sources[:2])
+    translator.length_penalty = 0.0
+    fresh = kt.Translator(model, *tokenizers, length_penalty=0.0)
+    assert translator.translate(sources[:2]) == fresh.translate(sources[:2])
