@@ -1,4 +1,4 @@
-"""What importing the package loads, and which room may import which (docs: DESIGN, section 2)."""
+"""What importing the package loads, and which room may import which."""
 
 import ast
 import os

@@ -83,12 +83,12 @@ def make_dataset(
     _check_positive(batch_tokens=batch_tokens, max_length=max_length, rows_multiple_of=rows_multiple_of)
     _check_edges(bucket_edges)
     if not isinstance(seed, int) or seed < 0:
-        raise ValueError(f"Argument `seed` must be an integer, 0 or more. Received: seed={seed!r}")
+        raise ValueError(f"`seed` must be an integer, 0 or more. Received: seed={seed!r}")
     if cache_directory is not None and not os.path.isdir(cache_directory):
-        raise ValueError(f"Argument `cache_directory` must be a folder. Received: cache_directory={cache_directory!r}")
+        raise ValueError(f"`cache_directory` must be a folder. Received: cache_directory={cache_directory!r}")
     if batch_tokens < max_length * rows_multiple_of:
         raise ValueError(
-            f"Argument `batch_tokens` must hold {rows_multiple_of} row(s) of max_length={max_length} tokens: raise it "
+            f"`batch_tokens` must hold {rows_multiple_of} row(s) of max_length={max_length} tokens: raise it "
             f"to {max_length * rows_multiple_of} or lower max_length. Received: batch_tokens={batch_tokens}"
         )
     source, target, dropped = tokenize_pairs(
@@ -164,7 +164,7 @@ class TokenBatches(tf.data.Dataset):
             epoch: number of the epoch, from 0.
         """
         if epoch < 0:
-            raise ValueError(f"Argument `epoch` must be 0 or more. Received: epoch={epoch}")
+            raise ValueError(f"`epoch` must be 0 or more. Received: epoch={epoch}")
         self._epoch = int(epoch)
 
     @property
@@ -264,12 +264,10 @@ def _make_plan(by_bucket: np.ndarray, buckets: Sequence[Bucket], seed: int | Non
 
 def _check_edges(edges: Sequence[int] | None) -> None:
     if edges is not None and (not edges or list(edges) != sorted(set(edges)) or edges[0] < 1):
-        raise ValueError(
-            f"Argument `bucket_edges` must hold ascending integers above 0. Received: bucket_edges={edges}"
-        )
+        raise ValueError(f"`bucket_edges` must hold ascending integers above 0. Received: bucket_edges={edges}")
 
 
 def _check_positive(**arguments: int) -> None:
     for name, value in arguments.items():
         if not isinstance(value, int) or value < 1:
-            raise ValueError(f"Argument `{name}` must be an integer above 0. Received: {name}={value!r}")
+            raise ValueError(f"`{name}` must be an integer above 0. Received: {name}={value!r}")

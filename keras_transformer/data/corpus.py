@@ -74,7 +74,7 @@ class ParallelCorpus:
         sources, targets = _paths(source), _paths(target)
         if len(sources) != len(targets):
             raise ValueError(
-                f"Arguments `source` and `target` must name as many files. Received: {len(sources)} and {len(targets)}"
+                f"`source` and `target` must name as many files. Received: {len(sources)} and {len(targets)}"
             )
         for path in sources + targets:
             checked_path(path)
@@ -99,7 +99,7 @@ class ParallelCorpus:
         """
         for name, column in (("source_column", source_column), ("target_column", target_column)):
             if not isinstance(column, int) or column < 0:
-                raise ValueError(f"Argument `{name}` must be an integer, 0 or more. Received: {name}={column!r}")
+                raise ValueError(f"`{name}` must be an integer, 0 or more. Received: {name}={column!r}")
         file = checked_path(path)
         return cls(lambda: _read_tsv(file, source_column, target_column), name=file)
 
@@ -148,12 +148,12 @@ class ParallelCorpus:
             A `ParallelCorpus`.
         """
         if split not in SAMPLE_SIZES:
-            raise ValueError(f"Argument `split` must be one of {list(SAMPLE_SIZES)}. Received: split={split!r}")
+            raise ValueError(f"`split` must be one of {list(SAMPLE_SIZES)}. Received: split={split!r}")
         from keras_transformer.data.phrasebook import phrasebook
 
         size = SAMPLE_SIZES[split] if size is None else size
         if not isinstance(size, int) or size < 1:
-            raise ValueError(f"Argument `size` must be an integer above 0. Received: size={size!r}")
+            raise ValueError(f"`size` must be an integer above 0. Received: size={size!r}")
         return cls.from_pairs(phrasebook(split, size, seed), name=f"sample:{split}")
 
     @classmethod
@@ -170,7 +170,7 @@ class ParallelCorpus:
         held = list(pairs)
         for pair in held:
             if isinstance(pair, str) or len(pair) != 2 or not all(isinstance(side, str) for side in pair):
-                raise ValueError(f"Argument `pairs` must hold (source, target) strings. Received: {pair!r}")
+                raise ValueError(f"`pairs` must hold (source, target) strings. Received: {pair!r}")
         return cls(lambda: held, name=name)
 
     def __len__(self) -> int:

@@ -44,7 +44,7 @@ class Tokenizer(tf.Module):
     def __init__(self, model: bytes):
         if not isinstance(model, bytes):
             raise ValueError(
-                "Argument `model` must be the bytes of a SentencePiece model; for a path call Tokenizer.load(path). "
+                "`model` must be the bytes of a SentencePiece model; for a path call Tokenizer.load(path). "
                 f"Received: model={model!r}"
             )
         self._model_bytes = model
@@ -157,7 +157,7 @@ class Tokenizer(tf.Module):
         texts = tf.convert_to_tensor(texts, tf.string)
         if texts.shape.rank != 1:
             raise ValueError(
-                f"Argument `texts` must be a list of strings or a rank-1 string tensor. Received: shape={texts.shape}"
+                f"`texts` must be a list of strings or a rank-1 string tensor. Received: shape={texts.shape}"
             )
         ids = self._op.tokenize(texts)  # (B,) -> (B, None)
         column = tf.fill([tf.shape(texts)[0], 1], 1)
@@ -181,7 +181,7 @@ class Tokenizer(tf.Module):
         elif not isinstance(token_ids, tf.RaggedTensor):
             token_ids = tf.convert_to_tensor(token_ids)
         if token_ids.shape.rank != 2:
-            raise ValueError(f"Argument `token_ids` must have rank 2. Received: shape={token_ids.shape}")
+            raise ValueError(f"`token_ids` must have rank 2. Received: shape={token_ids.shape}")
         if isinstance(token_ids, tf.RaggedTensor):
             token_ids = token_ids.to_tensor(PAD_TOKEN_ID)
         token_ids = tf.cast(token_ids, tf.int32)
@@ -203,7 +203,7 @@ class Tokenizer(tf.Module):
         if not ids:
             return []
         if min(ids) < 0 or max(ids) >= self._vocabulary_size:
-            raise ValueError(f"Argument `token_ids` must lie in [0, {self._vocabulary_size}). Received: {ids}")
+            raise ValueError(f"`token_ids` must lie in [0, {self._vocabulary_size}). Received: {ids}")
         return [piece.decode() for piece in self._op.id_to_string(tf.constant(ids)).numpy()]
 
     def id_to_piece(self, token_id: int) -> str:

@@ -36,17 +36,17 @@ def learn_vocabulary(
 ) -> bytes:
     """A SentencePiece model, serialized; the arguments are those of `Tokenizer.train`."""
     if isinstance(sentences, (str, bytes)):
-        raise ValueError(f"Argument `sentences` must be an iterable of strings. Received: sentences={sentences!r}")
+        raise ValueError(f"`sentences` must be an iterable of strings. Received: sentences={sentences!r}")
     _check_positive(vocabulary_size=vocabulary_size, max_sentences=max_sentences)
     _check_choice("model_type", model_type, ("unigram", "bpe"))
     _check_choice("normalization", normalization, NORMALIZATIONS)
     if not 0.98 <= character_coverage <= 1.0:
         raise ValueError(
-            f"Argument `character_coverage` must lie in [0.98, 1.0]. Received: character_coverage={character_coverage}"
+            f"`character_coverage` must lie in [0.98, 1.0]. Received: character_coverage={character_coverage}"
         )
     sample = _sample(sentences, max_sentences, seed)
     if not any(sentence.strip() for sentence in sample):
-        raise ValueError("Argument `sentences` holds no text: give at least one sentence that is not blank.")
+        raise ValueError("`sentences` holds no text: give at least one sentence that is not blank.")
     try:
         return _train(
             sample,
@@ -92,12 +92,12 @@ def _train(sentences: Sequence[str], normalization: str, **options: Any) -> byte
 def _check_positive(**arguments: int) -> None:
     for name, value in arguments.items():
         if not isinstance(value, int) or value < 1:
-            raise ValueError(f"Argument `{name}` must be an integer above 0. Received: {name}={value!r}")
+            raise ValueError(f"`{name}` must be an integer above 0. Received: {name}={value!r}")
 
 
 def _check_choice(name: str, value: str, choices: Sequence[str]) -> None:
     if value not in choices:
-        raise ValueError(f"Argument `{name}` must be one of {choices}. Received: {name}={value!r}")
+        raise ValueError(f"`{name}` must be one of {choices}. Received: {name}={value!r}")
 
 
 def _sample(sentences: Iterable[str], size: int, seed: int) -> Sequence[str]:

@@ -133,7 +133,7 @@ def test_without_shuffle_batches_follow_the_corpus(corpus, tokenizer):
 # Epochs
 
 
-def test_three_epochs_of_fit_show_every_pair_three_times(corpus, tokenizer, dataset):  # CASES T7
+def test_three_epochs_of_fit_show_every_pair_three_times(corpus, tokenizer, dataset):
     assert dataset.report.buckets[0].pairs % dataset.report.buckets[0].rows  # there are filler rows
     seen = fit(dataset, epochs=3)
     assert len(seen) == 3 * len(dataset) == 3 * int(dataset.cardinality()) == 3 * dataset.report.batches
@@ -227,7 +227,7 @@ def sentences_of_lengths(tokenizer, lengths):
 
 
 @pytest.mark.parametrize("side", [0, 1])
-def test_lengths_around_the_limit(tokenizer, side, caplog):  # CASES E15, T9
+def test_lengths_around_the_limit(tokenizer, side, caplog):
     limit = 20
     texts = sentences_of_lengths(tokenizer, [limit - 1, limit, limit + 1, 100])
     pairs = [(text, "um") if side == 0 else ("um", text) for text in texts]
@@ -246,7 +246,7 @@ def test_lengths_around_the_limit(tokenizer, side, caplog):  # CASES E15, T9
             assert (ids[real, last] == 3).all()
 
 
-def test_shapes_are_those_of_the_buckets_and_within_the_budget(tokenizer):  # CASES D8, P1
+def test_shapes_are_those_of_the_buckets_and_within_the_budget(tokenizer):
     rng = np.random.default_rng(0)
     lengths = rng.integers(2, 201, (5200, 2))
     texts = np.array(["", *(" ".join(["gato"] * length) for length in range(1, 201))], object)

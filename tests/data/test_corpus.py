@@ -42,7 +42,7 @@ def test_two_passes_at_once_do_not_disturb_each_other(tmp_path):
     assert list(zip(corpus.sources(), corpus.targets(), strict=True)) == list(corpus)
 
 
-def test_odd_characters_split_nothing_and_pairs_stay_aligned(tmp_path, caplog):  # CASES T2
+def test_odd_characters_split_nothing_and_pairs_stay_aligned(tmp_path, caplog):
     odd = "a\x00b\u2028c\x85d\x0be\x1cf"
     source, target = files(
         tmp_path,
@@ -208,7 +208,7 @@ def test_tfds_gives_pairs(tfds):
     assert calls == [("ted_hrlr_translate/pt_to_en", {"split": "validation", "as_supervised": True})]
 
 
-def test_dead_download_says_what_to_do(tfds):  # CASES T1
+def test_dead_download_says_what_to_do(tfds):
     def load(name, **arguments):
         raise ConnectionError(
             "Failed to get url http://www.phontron.com/data/qi18naacl-dataset.tar.gz.\nHTTP code: 404"

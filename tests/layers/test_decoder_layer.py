@@ -152,7 +152,7 @@ SETTINGS = [
 
 @pytest.mark.parametrize(("run", "dropout", "training", "with_scores", "padding"), SETTINGS)
 def test_no_position_sees_the_future_through_two_layers(rng, make_stack, run, dropout, training, with_scores, padding):
-    # M1, M2: new tokens after position t leave the outputs at 0..t as they were, and move all others.
+    # New tokens after position t leave the outputs at 0..t as they were, and move all others.
     layers = make_stack(dropout=dropout, attention_dropout=dropout, seed=3)
     seeds = [variable for layer in layers for variable in layer.non_trainable_variables]
     fresh_seeds = [np.asarray(seed) for seed in seeds]
@@ -251,7 +251,6 @@ implicit_or_explicit = pytest.mark.parametrize("implicit", [False, True], ids=["
 @implicit_or_explicit
 @pytest.mark.parametrize("pads", [1, 7, 64])
 def test_padding_appended_to_the_source_changes_nothing(make_translator, implicit, pads):
-    # M4.
     translate = make_translator(implicit)
     padded_ids = np.pad(SOURCE_IDS, [(0, 0), (0, pads)])
 
@@ -267,7 +266,7 @@ def test_padding_appended_to_the_source_changes_nothing(make_translator, implici
 
 @implicit_or_explicit
 def test_noise_in_the_pad_tokens_embedding_changes_no_real_output(make_translator, rng, implicit):
-    # M5: sources of 7 and targets of 5 tokens, another number of pads in each row.
+    # Sources of 7 and targets of 5 tokens, another number of pads in each row.
     translate = make_translator(implicit)
     real = TARGET_IDS != 0
     before, _ = translate(SOURCE_IDS, TARGET_IDS)
@@ -282,7 +281,6 @@ def test_noise_in_the_pad_tokens_embedding_changes_no_real_output(make_translato
 
 @pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16", "mixed_float16"])
 def test_a_source_that_is_all_padding_harms_neither_itself_nor_its_neighbours(make_translator, policy):
-    # M10.
     translate = make_translator(implicit=False, dtype=policy)
     source_ids, target_ids = np.insert(SOURCE_IDS, 1, 0, axis=0), np.insert(TARGET_IDS, 1, [2, 7, 7, 7, 0], axis=0)
     variables = [variable for layer in translate.layers for variable in layer.trainable_variables]
@@ -346,7 +344,6 @@ LENGTH = 8  # the longest target that the cache holds, longer than T
 @pytest.mark.parametrize("policy", TOLERANCE)
 @pytest.mark.parametrize("chunks", [(1, 1, 1, 1, 1), (2, 3)], ids=str)
 def test_step_by_step_equals_the_whole_pass_through_two_layers(rng, make_stack, policy, chunks):
-    # B8 for layers.
     layers = make_stack(dtype=policy)
     x, memory = (tf.cast(rng.normal(size=shape), layers[0].compute_dtype) for shape in ((B, T, D), (B, S, D_S)))
     mask = padding_mask(SOURCE_IDS)

@@ -127,7 +127,7 @@ def test_with_positions_it_does_not(randomize):
 
 @pytest.mark.parametrize("implicit", [False, True], ids=["explicit mask", "implicit mask"])
 def test_no_real_position_sees_padding_through_two_layers(rng, randomize, implicit):
-    # M5: large noise in the embedding row of the pad id changes no real position.
+    # Large noise in the embedding row of the pad id changes no real position.
     embedding = PositionalEmbedding(11, D, mask_zero=implicit)
     layers = [encoder_layer(randomize), encoder_layer(randomize)]
     masks = {} if implicit else {"attention_mask": padding_mask(TOKEN_IDS)}

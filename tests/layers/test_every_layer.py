@@ -80,7 +80,6 @@ every_layer = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 
 @every_layer
 def test_building_makes_the_weights_that_a_call_makes(case, rng):
-    # S2.
     built, called, symbolic = (case.make(name="layer") for _ in range(3))
     built.build(**{f"{name}_shape": (None, None, *shape[2:]) for name, shape in case.inputs.items()})
     called(**case.data(rng))
@@ -117,7 +116,6 @@ def test_the_config_holds_the_constructors_arguments_and_plain_values(case):
 
 @every_layer
 def test_a_saved_layer_gives_the_same_outputs_bit_for_bit(case, rng, randomize, tmp_path):
-    # S1.
     model, data = randomize(case.model()), case.data(rng)
     model.save(tmp_path / "model.keras")
 
@@ -140,7 +138,7 @@ for path in pathlib.Path(sys.argv[1]).glob("*.keras"):
 
 @pytest.mark.slow
 def test_saved_layers_load_in_a_fresh_process_bit_for_bit(rng, randomize, tmp_path):
-    # S1. One process for all layers: most of its time goes into importing TensorFlow.
+    # One process for all layers: most of its time goes into importing TensorFlow.
     expected = {}
     for name, case in CASES.items():
         model, data = randomize(case.model()), case.data(rng)
@@ -193,7 +191,6 @@ def test_one_step_of_fit_with_xla_changes_every_weight(case, rng):
 )
 @every_layer
 def test_one_step_under_every_dtype_policy(case, rng, policy, compute_dtype):
-    # N4.
     dtype = "float64" if policy == "float64" else "float32"
     model = case.model(dtype, dtype=policy, **TRAINED.get(case.layer.__name__, {}))
 

@@ -163,7 +163,7 @@ def attention(randomize):
 
 
 def test_an_explicit_mask_that_hides_key_0_and_the_causal_mask_hold_together(attention, rng):
-    # M3. Query 0 sees nothing at all, and gets zeros.
+    # Query 0 sees nothing at all, and gets zeros.
     sequence = rng.normal(size=(B, T, D))
     not_key_0 = np.arange(T)[None, None, :] != 0
 
@@ -215,7 +215,6 @@ def masked_source():
 
 
 def test_weights_are_0_on_padded_keys_and_sum_to_one(attention, masked_source, rng):
-    # M11.
     _, scores = attention(rng.normal(size=(B, T, D)), masked_source, return_attention_scores=True)
 
     scores = np.asarray(scores)
@@ -237,7 +236,7 @@ def test_an_implicit_mask_of_the_value_hides_what_the_explicit_mask_hides(attent
 
 
 def test_the_second_layer_of_a_stack_hides_padding_too(masked_source, rng):
-    # M4. Keras' own layer takes the implicit mask off the source, so that a second one attends to padding.
+    # Keras' own layer takes the implicit mask off the source, so that a second one attends to padding.
     first, second = MultiHeadAttention(N, H), MultiHeadAttention(N, H)
 
     read = first(rng.normal(size=(B, T, D)), masked_source)

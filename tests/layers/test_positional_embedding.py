@@ -94,7 +94,7 @@ def test_token_ids_of_every_integer_type(rng, dtype):
 
 @pytest.mark.parametrize(("policy", "tolerance"), [("mixed_float16", 1e-3), ("mixed_bfloat16", 1e-2)])
 def test_positions_in_16_bits_are_the_float32_sum_rounded_once(reference, policy, tolerance):
-    # N3. Rounded positions, or a sum in 16 bits, would be off by more where the embedding is large.
+    # Rounded positions, or a sum in 16 bits, would be off by more where the embedding is large.
     layer = PositionalEmbedding(V, D, embeddings_initializer="zeros", dtype=policy)
     output = layer(np.ones((1, 4096), "int32"))
 

@@ -22,7 +22,6 @@ def test_positions_0_1_and_3_by_hand():
 
 @pytest.mark.parametrize("d_model", [2, 6, 128, 512])
 def test_4096_positions_are_exact_in_float32_and_all_different(reference, d_model):
-    # N3.
     encoding = positional_encoding(4096, d_model)
 
     assert encoding.dtype == "float32"

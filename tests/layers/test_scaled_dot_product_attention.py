@@ -128,7 +128,7 @@ def test_a_query_that_sees_nothing_gets_zeros_and_finite_gradients(rng, dtype, l
 
 
 def test_float16_scores_of_minus_50000_and_the_mask_stay_finite():
-    # N1. d_k = 1: scores are -250 * 200 = -50,000, twice, and 0 for the hidden key, which would win without the mask.
+    # D_k = 1: scores are -250 * 200 = -50,000, twice, and 0 for the hidden key, which would win without the mask.
     query, key, value = ([[[-250.0]]], [[[200.0], [200.0], [0.0]]], [[[1.0], [3.0], [1000.0]]])
     mask = [[[True, True, False]]]
 
@@ -212,7 +212,7 @@ def test_a_mask_of_queries_raises(rng):
 
 def test_whole_numbers_raise_instead_of_giving_weights_of_0():
     query, key = np.float32([[[1, 0]]]), np.float32([[[1, 0], [0, 1]]])
-    with pytest.raises(TypeError, match="must be floating point.*int"):
+    with pytest.raises(TypeError, match=r"must be floating point.*int"):
         scaled_dot_product_attention(query, key, np.array([[[10], [20]]]))
 
 

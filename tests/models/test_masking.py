@@ -1,4 +1,4 @@
-"""What may reach a logit: never a later token, never padding. CASES M1, M2, M4, M5, M10, M11, through two layers."""
+"""What may reach a logit: never a later token, never padding. Through two layers."""
 
 import itertools
 
@@ -51,7 +51,7 @@ SITUATIONS += [pytest.param("xla", 0.1, True, True, True, marks=pytest.mark.slow
 
 
 @pytest.mark.parametrize(("kind", "dropout", "scores", "training", "padding"), SITUATIONS)
-def test_m1_m2_a_later_token_moves_no_logit(make_model, make_batch, kind, dropout, scores, training, padding):
+def test_a_later_token_moves_no_logit(make_model, make_batch, kind, dropout, scores, training, padding):
     model = make_model(dropout=dropout, attention_dropout=dropout)
     batch = make_batch((7, 4, 2), (6, 3, 5)) if padding else make_batch((7, 7, 7), (6, 6, 6))
 
@@ -69,7 +69,7 @@ def test_m1_m2_a_later_token_moves_no_logit(make_model, make_batch, kind, dropou
 
 
 @pytest.mark.slow
-def test_m1_random_targets_are_not_learnt():
+def test_random_targets_are_not_learnt():
     """Each label is the next input: a model that saw one position ahead would learn to copy it."""
     vocabulary = 12
     rng = np.random.default_rng(4)
@@ -91,7 +91,7 @@ def test_m1_random_targets_are_not_learnt():
 
 @pytest.mark.parametrize("pads", [1, 7, 64])
 @pytest.mark.parametrize("normalize_first", [False, True])
-def test_m4_more_source_padding_moves_no_logit(make_model, make_batch, pads, normalize_first):
+def test_more_source_padding_moves_no_logit(make_model, make_batch, pads, normalize_first):
     model = make_model(num_decoder_layers=3, normalize_first=normalize_first)
     batch = make_batch()
     wider = {**batch, "encoder_token_ids": np.pad(batch["encoder_token_ids"], ((0, 0), (0, pads)))}
@@ -121,7 +121,7 @@ def test_a_row_is_the_same_alone_and_among_others(make_model, make_batch):
 
 @pytest.mark.parametrize("share_embeddings", [True, False])
 @pytest.mark.parametrize("pad_token_id", [0, 5])
-def test_m5_noise_in_the_pads_embedding_moves_no_real_logit(make_model, make_batch, share_embeddings, pad_token_id):
+def test_noise_in_the_pads_embedding_moves_no_real_logit(make_model, make_batch, share_embeddings, pad_token_id):
     model = make_model(share_embeddings=share_embeddings, pad_token_id=pad_token_id)
     batch = {name: np.where(ids == 5, 6, ids) for name, ids in make_batch((7, 4, 2), (5, 3, 4)).items()}
     batch = {name: np.where(ids == 0, pad_token_id, ids) for name, ids in batch.items()}
@@ -150,7 +150,7 @@ def with_an_empty_row(batch):
 
 
 @pytest.mark.parametrize("policy", ["float32", *HALF_POLICIES, "bfloat16", "float16"])
-def test_m10_a_source_of_padding_alone_is_harmless(make_model, make_batch, policy):
+def test_a_source_of_padding_alone_is_harmless(make_model, make_batch, policy):
     model = make_model(dtype=policy)
     two = make_batch((7, 4), (5, 3))
     three = with_an_empty_row(two)
@@ -173,7 +173,7 @@ def test_m10_a_source_of_padding_alone_is_harmless(make_model, make_batch, polic
 
 
 @pytest.mark.slow
-def test_m10_under_xla(make_model, make_batch):
+def test_under_xla(make_model, make_batch):
     model = make_model(dtype="mixed_float16", num_encoder_layers=1, num_decoder_layers=1)
     three = with_an_empty_row(make_batch((7, 4), (5, 3)))
     labels, weight = np.full((3, 5), 7, "int32"), np.ones((3, 5), "float32")
@@ -182,7 +182,7 @@ def test_m10_under_xla(make_model, make_batch):
     assert all(np.isfinite(np.float32(numpy(tensor))).all() for tensor in (loss, *gradients))
 
 
-def test_m11_returned_weights(make_model, make_batch):
+def test_returned_weights(make_model, make_batch):
     model = make_model(num_encoder_layers=3)
     batch = make_batch((7, 4, 2), (5, 3, 4))
     source_real, target_real = (batch[name] != 0 for name in ("encoder_token_ids", "decoder_token_ids"))
@@ -205,7 +205,7 @@ def test_m11_returned_weights(make_model, make_batch):
             np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-6)
 
 
-def test_m11_weights_of_an_empty_source_are_zero(make_model):
+def test_weights_of_an_empty_source_are_zero(make_model):
     model = make_model()
     batch = {"encoder_token_ids": np.zeros((1, 4), "int32"), "decoder_token_ids": np.array([[2, 6]], "int32")}
     logits, scores = model(batch, return_attention_scores=True)

@@ -1,4 +1,4 @@
-"""Files of a model, read by another process. CASES S1, S4, S7."""
+"""Files of a model, read by another process."""
 
 import json
 
@@ -57,7 +57,7 @@ def training_batches(count, rng):
         },
     ],
 )
-def test_s1_s7_a_fresh_process_loads_bit_for_bit(make_model, make_batch, run_python, tmp_path, options):
+def test_a_fresh_process_loads_bit_for_bit(make_model, make_batch, run_python, tmp_path, options):
     model = make_model(**options)
     batch = make_batch()
     model(batch, training=True)  # the seeds have moved on
@@ -77,7 +77,7 @@ def test_s1_s7_a_fresh_process_loads_bit_for_bit(make_model, make_batch, run_pyt
 
 @pytest.mark.slow
 @pytest.mark.parametrize("policy", ["float32", "mixed_float16"])
-def test_s4_training_goes_on_as_if_uninterrupted(tmp_path, policy):
+def test_training_goes_on_as_if_uninterrupted(tmp_path, policy):
     rng = np.random.default_rng(8)
     batches = list(training_batches(13, rng))
     model = kt.Transformer(29, None, 1, 1, d_model=16, num_heads=2, d_ff=24, dropout=0.1, dtype=policy)
@@ -103,7 +103,7 @@ def test_s4_training_goes_on_as_if_uninterrupted(tmp_path, policy):
         np.testing.assert_array_equal(numpy(ours), numpy(theirs))
 
 
-def test_s7_tied_weights_are_one_after_loading(make_model, make_batch, tmp_path):
+def test_tied_weights_are_one_after_loading(make_model, make_batch, tmp_path):
     model = make_model()
     model.save(tmp_path / "model.keras")
     loaded = keras.saving.load_model(tmp_path / "model.keras")

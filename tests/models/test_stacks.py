@@ -91,7 +91,7 @@ def shapes(layer_class):
 
 
 @pytest.mark.parametrize("layer_class", [Encoder, Decoder])
-def test_s2_build_makes_the_weights_of_a_call(layer_class):
+def test_build_makes_the_weights_of_a_call(layer_class):
     built, called = layer_class(**EVERY_ARGUMENT), layer_class(**EVERY_ARGUMENT)
     built.build(*shapes(layer_class))
     called(*(np.ones(shape, "float32") for shape in shapes(layer_class)))

@@ -1,4 +1,4 @@
-"""Decoding step by step with the cache gives the full pass's logits. CASES B8."""
+"""Decoding step by step with the cache gives the full pass's logits."""
 
 import keras
 import numpy as np
@@ -26,7 +26,7 @@ def steps(model, batch, max_length, step=None):
 
 @pytest.mark.parametrize("policy", TOLERANCES)
 @pytest.mark.parametrize("normalize_first", [False, True])
-def test_b8_steps_are_the_full_pass(make_model, make_batch, policy, normalize_first):
+def test_steps_are_the_full_pass(make_model, make_batch, policy, normalize_first):
     model = make_model(dtype=policy, num_decoder_layers=3, normalize_first=normalize_first)
     batch = make_batch((7, 4, 2, 1), (6, 6, 6, 6))
     logits = steps(model, batch, max_length=9)
@@ -34,7 +34,7 @@ def test_b8_steps_are_the_full_pass(make_model, make_batch, policy, normalize_fi
     assert np.abs(logits - numpy(model(batch))).max() < TOLERANCES[policy]
 
 
-def test_b8_finished_rows_are_padded(make_model, make_batch):
+def test_finished_rows_are_padded(make_model, make_batch):
     """A search goes on with padding in the rows that are done: the others' logits do not see it."""
     model = make_model()
     batch = make_batch((7, 4, 2), (6, 3, 4))
@@ -42,13 +42,13 @@ def test_b8_finished_rows_are_padded(make_model, make_batch):
     assert difference[batch["decoder_token_ids"] != 0].max() < 1e-5
 
 
-def test_b8_other_sizes(make_model, make_batch):
+def test_other_sizes(make_model, make_batch):
     model = make_model(key_dim=3, value_dim=5, share_embeddings=False, target_vocabulary_size=31)
     batch = make_batch((7, 4, 2), (5, 5, 5))
     assert np.abs(steps(model, batch, max_length=5) - numpy(model(batch))).max() < 1e-5
 
 
-def test_b8_in_a_graph_past_the_length_of_training(make_model):
+def test_in_a_graph_past_the_length_of_training(make_model):
     """One trace serves every index, also past what the model ever saw."""
     model = make_model()
     traces = []

@@ -17,7 +17,7 @@ def numpy(tensor):
 
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("normalize_first", [False, True])
-def test_n4_logits_are_float32_or_better(make_model, make_batch, policy, normalize_first):
+def test_logits_are_float32_or_better(make_model, make_batch, policy, normalize_first):
     model = make_model(dtype=policy, normalize_first=normalize_first)
     logits = model(make_batch((7, 4, 2), (5, 3, 4)))
     assert logits.shape == (3, 5, 29)

@@ -161,7 +161,7 @@ def test_xla_gives_the_weights_that_plain_graphs_give(make_model, uneven_batches
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_n4_one_step_in_each_policy(make_model, uneven_batches, policy):
+def test_one_step_in_each_policy(make_model, uneven_batches, policy):
     model = make_model(kt.transformer_optimizer(16, warmup_steps=10), dtype=policy, dropout=0.1)
     before = model.get_weights()
     history = model.fit(dataset(uneven_batches[:1]), epochs=1, verbose=0, shuffle=False).history

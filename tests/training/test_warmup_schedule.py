@@ -1,4 +1,4 @@
-"""The paper's learning rate (section 5.3, equation 3). CASES N8."""
+"""The paper's learning rate (section 5.3, equation 3)."""
 
 import keras
 import numpy as np
@@ -28,7 +28,7 @@ FORMS = {
 
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("form", FORMS)
-def test_n8_the_papers_formula_at_step_plus_1(step, form):
+def test_the_papers_formula_at_step_plus_1(step, form):
     rate = kt.WarmupSchedule(512)(FORMS[form](step))
     assert keras.backend.standardize_dtype(rate.dtype) == "float32"
     np.testing.assert_allclose(float(rate), paper(step + 1), rtol=1e-6)
