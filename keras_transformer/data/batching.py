@@ -212,7 +212,8 @@ class EpochOrder(keras.callbacks.Callback):
 
     Example:
 
-    >>> model.fit(dataset, epochs=10, initial_epoch=4, callbacks=[EpochOrder(dataset)])  # doctest: +SKIP
+    >>> def resume(model, dataset):
+    ...     model.fit(dataset, epochs=10, initial_epoch=4, shuffle=False, callbacks=[EpochOrder(dataset)])
     """
 
     def __init__(self, dataset: TokenBatches):

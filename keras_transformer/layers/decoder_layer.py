@@ -45,7 +45,9 @@ class DecoderLayer(TransformerLayer):
         Cross-attention is masked by the source's padding alone. Explicit and implicit masks hold together.
 
     Example:
-        >>> layer = DecoderLayer(num_heads=8, d_ff=2048)
+        >>> source_ids = np.array([[5, 7, 9], [5, 7, 0]])
+        >>> target, memory = np.ones((2, 4, 16), "float32"), np.ones((2, 3, 16), "float32")
+        >>> layer = DecoderLayer(num_heads=4, d_ff=32)
         >>> output = layer(target, memory, encoder_padding_mask=padding_mask(source_ids))
 
     Reference:

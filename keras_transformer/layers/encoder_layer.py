@@ -38,8 +38,9 @@ class EncoderLayer(TransformerLayer):
         Hides keys; explicit and implicit masks hold together.
 
     Example:
-        >>> layer = EncoderLayer(num_heads=8, d_ff=2048)
-        >>> output = layer(sequence, attention_mask=padding_mask(token_ids))
+        >>> token_ids = np.array([[5, 7, 9], [5, 7, 0]])
+        >>> sequence = PositionalEmbedding(vocabulary_size=10, d_model=16)(token_ids)
+        >>> output = EncoderLayer(num_heads=4, d_ff=32)(sequence, attention_mask=padding_mask(token_ids))
 
     Reference:
         Vaswani et al. (2017), section 3.1 and figure 1, left.

@@ -38,7 +38,7 @@ class FeedForward(keras.layers.Layer):
         None needed; an implicit mask passes through.
 
     Example:
-        >>> output = FeedForward(d_ff=2048)(sequence)
+        >>> output = FeedForward(d_ff=32)(np.ones((2, 5, 16), "float32"))
 
     Reference:
         Vaswani et al. (2017), section 3.3, equation 2.

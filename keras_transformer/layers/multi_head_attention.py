@@ -62,8 +62,9 @@ class MultiHeadAttention(keras.layers.Layer):
         `attention_mask`, `value_mask`, `key_mask` and the causal mask hold together. Hidden keys weigh exactly 0.
 
     Example:
-        >>> attention = MultiHeadAttention(num_heads=8, key_dim=64)
-        >>> output, weights = attention(x, memory, return_attention_scores=True)
+        >>> target, source = np.ones((2, 5, 16), "float32"), np.ones((2, 7, 16), "float32")
+        >>> attention = MultiHeadAttention(num_heads=4, key_dim=8)
+        >>> output, weights = attention(target, source, return_attention_scores=True)
 
     Reference:
         Vaswani et al. (2017), section 3.2.2.

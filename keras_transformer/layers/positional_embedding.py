@@ -39,8 +39,9 @@ class PositionalEmbedding(keras.layers.Layer):
         ValueError: If an argument has an impossible value, `token_ids` is not of rank 2, or `start_index` negative.
 
     Example:
-        >>> embedding = PositionalEmbedding(vocabulary_size=8000, d_model=512)
-        >>> logits = embedding.project(decoder(embedding(token_ids)))
+        >>> embedding = PositionalEmbedding(vocabulary_size=10, d_model=16)
+        >>> sequence = embedding(np.array([[5, 7, 9]]))  # (1, 3, 16)
+        >>> logits = embedding.project(sequence)  # (1, 3, 10)
 
     Reference:
         Vaswani et al. (2017), sections 3.4 (embeddings and softmax), 3.5 (positions) and 5.4 (dropout).

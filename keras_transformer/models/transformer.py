@@ -60,7 +60,7 @@ class Transformer(DistributedModel):
         target padding from the decoder.
 
     Example:
-        >>> model = Transformer(source_vocabulary_size=8000)
+        >>> model = Transformer.from_preset("tiny", source_vocabulary_size=100)
         >>> source, target = np.array([[5, 6, 3]]), np.array([[2, 7]])
         >>> logits = model({"encoder_token_ids": source, "decoder_token_ids": target})
 

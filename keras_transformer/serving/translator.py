@@ -52,9 +52,9 @@ class Translator(TextToText):
         ValueError: If an argument has an impossible value, or a tokenizer's vocabulary is not the model's.
 
     Example:
-        >>> translator = Translator(model, tokenizer)
-        >>> translator(["Eu comprei um livro."])
-        ['I bought a book.']
+        >>> tokenizer = Tokenizer.train(["um gato dorme", "a cat sleeps"] * 10, vocabulary_size=275)
+        >>> model = Transformer.from_preset("tiny", source_vocabulary_size=275)  # learns first, where it is meant
+        >>> translations = Translator(model, tokenizer)(["um gato", "um gato dorme"])
 
     Reference:
         Vaswani et al. (2017), section 6.1.

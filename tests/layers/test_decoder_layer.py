@@ -461,5 +461,5 @@ def test_wrong_arguments_are_named(arguments, message):
 
 
 def test_a_width_that_the_heads_do_not_divide_raises():
-    with pytest.raises(ValueError, match="width=13, num_heads=3"):
+    with pytest.raises(ValueError, match="d_model=13, num_heads=3"):
         DecoderLayer(N, D_FF).build((B, T, 13), (B, S, D_S))

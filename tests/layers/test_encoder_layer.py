@@ -228,6 +228,6 @@ def test_wrong_arguments_are_named(arguments, message):
 
 
 def test_a_width_that_the_heads_do_not_divide_raises():
-    with pytest.raises(ValueError, match="width=13, num_heads=3"):
+    with pytest.raises(ValueError, match="d_model=13, num_heads=3"):
         EncoderLayer(N, D_FF).build((B, S, 13))
     EncoderLayer(N, D_FF, key_dim=H).build((B, S, 13))  # with sizes of their own it need not
