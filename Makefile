@@ -2,6 +2,8 @@
 
 VENV := .venv
 BIN := $(VENV)/bin
+# Two processes, a test file to each in turn: most of a test's time is tracing, which uses one core.
+PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 LOCK := constraints.txt
 # python3 where it fits, else an older one beside it. A name may exist and not run, so each is tried.
 FITS := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
@@ -21,10 +23,10 @@ demo: $(VENV)/.runtime
 	$(BIN)/python examples/train_pt_en.py
 
 test: lint types
-	$(BIN)/python -m pytest
+	$(PYTEST)
 
 test-fast: lint
-	$(BIN)/python -m pytest -m "not slow"
+	$(PYTEST) -m "not slow"
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
