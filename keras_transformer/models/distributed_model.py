@@ -46,8 +46,6 @@ class TensorFlowSteps:
         if sample_weight is None and mask is None:
             return values, tf.ones_like(values)
         weights = tf.ones_like(values) if sample_weight is None else tf.cast(sample_weight, values.dtype)
-        if mask is not None:  # Keras' losses and metrics leave out what an implicit mask hides
-            weights = weights * tf.cast(mask, values.dtype)
         if weights.shape.rank > values.shape.rank:
             raise ValueError(
                 f"`sample_weight` must not have more axes than the losses. Received: sample_weight={weights.shape}, "
@@ -55,7 +53,10 @@ class TensorFlowSteps:
             )
         while weights.shape.rank < values.shape.rank:
             weights = tf.expand_dims(weights, -1)  # (B,), a weight a row, as Keras and `class_weight` give it
-        return values, tf.broadcast_to(weights, tf.shape(values))  # (B, 1) weighs, and counts, each of a row's elements
+        weights = tf.broadcast_to(weights, tf.shape(values))  # (B, 1) weighs, and counts, each of a row's elements
+        if mask is not None:  # Keras' losses and metrics leave out what an implicit mask hides
+            weights = weights * tf.cast(mask, values.dtype)
+        return values, weights
 
     def record(
         self: Any, x: Any, y: Tensor, y_pred: Tensor, sample_weight: Any, values: Tensor, weights: Tensor

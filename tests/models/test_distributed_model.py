@@ -123,6 +123,12 @@ def test_an_implicit_mask_hides_elements_from_the_loss():
     # w * 0 is no error at a label of 0, but counts as an element: 1 / 2 without the mask, 1 / 1 with it.
     assert model.train_on_batch(np.float32([[[1], [0]]]), np.zeros((1, 2, 1), "float32")) == pytest.approx(1.0)
 
+    # A weight a row beside the mask, with B = T = 2: only row 0 counts, and of it only position 1, whose loss is 9.
+    model = Masked()
+    model.compile(keras.optimizers.SGD(1.0), loss="mse", jit_compile=False)
+    x = np.float32([[[0], [3]], [[5], [7]]])
+    assert model.train_on_batch(x, np.zeros((2, 2, 1), "float32"), np.float32([1, 0])) == pytest.approx(9.0)
+
 
 @pytest.mark.parametrize("arguments", [{"loss": ["mse"]}, {}, {"loss": "mse", "loss_weights": 2.0}])
 def test_what_the_loss_is_not_made_for_is_refused(arguments):
