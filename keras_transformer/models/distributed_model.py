@@ -1,108 +1,16 @@
-"""A `keras.Model` whose loss is a mean over real elements, whatever the replicas, and whose files keep the seeds."""
+"""A `keras.Model` whose `fit` is right and compiled on any number of devices, and whose files keep the seeds."""
 
-import warnings
 from typing import Any
 
 import keras
 
 Tensor = Any
 
+_BASES: tuple[type, ...] = (keras.Model,)
+if keras.backend.backend() == "tensorflow":
+    from keras_transformer.models.tensorflow_trainer import TensorFlowTrainer
 
-class TensorFlowSteps:
-    """`train_step` and `test_step` on TensorFlow; other backends keep Keras' own, which have another shape."""
-
-    def train_step(self: Any, data: Any) -> dict[str, Tensor]:
-        import tensorflow as tf
-
-        x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
-        with tf.GradientTape() as tape:
-            y_pred = self(x, training=True)
-            values, weights = self.loss_values(y, y_pred, sample_weight)
-            # The sum of this replica's losses over the number of real elements in all replicas: optimizers add the
-            # replicas' gradients up, and the sum is that of one device on the whole batch.
-            loss = tf.math.divide_no_nan(tf.reduce_sum(values * weights), all_replicas_sum(tf.reduce_sum(weights)))
-            scaled_loss = self.optimizer.scale_loss(loss + once_per_step(self.losses, loss.dtype))
-        if self.trainable_weights:
-            gradients = tape.gradient(scaled_loss, self.trainable_weights)
-            self.optimizer.apply_gradients(zip(gradients, self.trainable_weights, strict=True))
-        else:
-            warnings.warn("The model does not have any trainable weights.", stacklevel=2)
-        return self.record(x, y, y_pred, sample_weight, values, weights)
-
-    def test_step(self: Any, data: Any) -> dict[str, Tensor]:
-        x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
-        y_pred = self(x, training=False)
-        values, weights = self.loss_values(y, y_pred, sample_weight)
-        return self.record(x, y, y_pred, sample_weight, values, weights)
-
-    def loss_values(self: Any, y: Tensor, y_pred: Tensor, sample_weight: Tensor | None) -> tuple[Tensor, Tensor]:
-        """The compiled loss of every element, unreduced, and every element's weight, in one shape."""
-        import tensorflow as tf
-
-        if y is None:
-            raise ValueError(f"{type(self).__name__} needs labels: `fit(x, y)`, or a dataset of (x, y, sample_weight).")
-        values = tf.convert_to_tensor(unreduced_loss(self.loss, y, y_pred))
-        mask = getattr(y_pred, "_keras_mask", None)
-        if sample_weight is None and mask is None:
-            return values, tf.ones_like(values)
-        weights = tf.ones_like(values) if sample_weight is None else tf.cast(sample_weight, values.dtype)
-        if weights.shape.rank > values.shape.rank:
-            raise ValueError(
-                f"`sample_weight` must not have more axes than the losses. Received: sample_weight={weights.shape}, "
-                f"losses={values.shape}"
-            )
-        while weights.shape.rank < values.shape.rank:
-            weights = tf.expand_dims(weights, -1)  # (B,), a weight a row, as Keras and `class_weight` give it
-        weights = tf.broadcast_to(weights, tf.shape(values))  # (B, 1) weighs, and counts, each of a row's elements
-        if mask is not None:  # Keras' losses and metrics leave out what an implicit mask hides
-            weights = weights * tf.cast(mask, values.dtype)
-        return values, weights
-
-    def record(
-        self: Any, x: Any, y: Tensor, y_pred: Tensor, sample_weight: Any, values: Tensor, weights: Tensor
-    ) -> dict[str, Tensor]:
-        """Updates the loss, as a mean over real elements, and the compiled metrics."""
-        self._loss_tracker.update_state(values, sample_weight=weights)
-        return self.compute_metrics(x, y, y_pred, sample_weight=sample_weight)
-
-
-def unreduced_loss(loss: Any, y: Tensor, y_pred: Tensor) -> Tensor:
-    """A compiled loss of every element, in float32 or better, called as Keras calls it."""
-    import tensorflow as tf
-
-    loss = keras.losses.get(loss)
-    precise = keras.backend.result_type(y_pred.dtype, "float32")
-    y_pred = tf.cast(y_pred, precise)
-    if isinstance(loss, keras.losses.Loss):
-        return loss.call(y, y_pred)
-    y = tf.cast(y, precise)
-    if y.shape.rank == y_pred.shape.rank - 1 and y_pred.shape[-1] == 1:
-        y = tf.expand_dims(y, -1)  # (B,) beside (B, 1) would broadcast to (B, B)
-    return loss(y, y_pred)
-
-
-def all_replicas_sum(value: Tensor) -> Tensor:
-    """The sum of a replica's value over all replicas."""
-    import tensorflow as tf
-
-    context = tf.distribute.get_replica_context()
-    if context.num_replicas_in_sync == 1:
-        return value
-    return context.all_reduce(tf.distribute.ReduceOp.SUM, value)
-
-
-def once_per_step(losses: list[Tensor], dtype: Any) -> Tensor:
-    """Regularizers' and `add_loss`'s sum, shared out over the replicas, so that it counts once."""
-    import tensorflow as tf
-
-    if not losses:
-        return tf.zeros((), dtype)
-    return (
-        tf.add_n([tf.cast(loss, dtype) for loss in losses]) / tf.distribute.get_replica_context().num_replicas_in_sync
-    )
-
-
-_BASES: tuple[type, ...] = (TensorFlowSteps, keras.Model) if keras.backend.backend() == "tensorflow" else (keras.Model,)
+    _BASES = (TensorFlowTrainer, keras.Model)
 
 
 class DistributedModel(*_BASES):  # type: ignore[misc]
@@ -148,10 +56,40 @@ class DistributedModel(*_BASES):  # type: ignore[misc]
             )
         super().compile(optimizer=optimizer, loss=loss, **kwargs)
 
+    def loss_values(self, y: Tensor, y_pred: Tensor, sample_weight: Tensor | None) -> tuple[Tensor, Tensor]:
+        """The compiled loss of every element, unreduced, and every element's weight, in one shape."""
+        import tensorflow as tf
+
+        if y is None:
+            raise ValueError(f"{type(self).__name__} needs labels: `fit(x, y)`, or a dataset of (x, y, sample_weight).")
+        values = tf.convert_to_tensor(unreduced_loss(self.loss, y, y_pred))
+        mask = getattr(y_pred, "_keras_mask", None)
+        if sample_weight is None and mask is None:
+            return values, tf.ones_like(values)
+        weights = tf.ones_like(values) if sample_weight is None else tf.cast(sample_weight, values.dtype)
+        if weights.shape.rank > values.shape.rank:
+            raise ValueError(
+                f"`sample_weight` must not have more axes than the losses. Received: sample_weight={weights.shape}, "
+                f"losses={values.shape}"
+            )
+        while weights.shape.rank < values.shape.rank:
+            weights = tf.expand_dims(weights, -1)  # (B,), a weight a row, as Keras and `class_weight` give it
+        weights = tf.broadcast_to(weights, tf.shape(values))  # (B, 1) weighs, and counts, each of a row's elements
+        if mask is not None:  # Keras' losses and metrics leave out what an implicit mask hides
+            weights = weights * tf.cast(mask, values.dtype)
+        return values, weights
+
+    def record(
+        self, x: Any, y: Tensor, y_pred: Tensor, sample_weight: Any, values: Tensor, weights: Tensor
+    ) -> dict[str, Tensor]:
+        """Updates the loss, as a mean over real elements, and the compiled metrics."""
+        self._loss_tracker.update_state(values, sample_weight=weights)
+        return self.compute_metrics(x, y, y_pred, sample_weight=sample_weight)
+
     def compile_from_config(self, config: dict[str, Any]) -> None:
         """Compiles a loaded model. Keras does not do so by itself where `compile` is a class' own."""
         self.compile(**keras.saving.deserialize_keras_object(config))
-        if self.built:
+        if self.built and not self.optimizer.built:
             self.optimizer.build(self.trainable_variables)
 
     def save_own_variables(self, store: Any) -> None:
@@ -169,3 +107,18 @@ class DistributedModel(*_BASES):  # type: ignore[misc]
 
     def _all_seed_generators(self) -> list[keras.random.SeedGenerator]:
         return [generator for layer in self._flatten_layers() for generator in layer._seed_generators]
+
+
+def unreduced_loss(loss: Any, y: Tensor, y_pred: Tensor) -> Tensor:
+    """A compiled loss of every element, in float32 or better, called as Keras calls it."""
+    import tensorflow as tf
+
+    loss = keras.losses.get(loss)
+    precise = keras.backend.result_type(y_pred.dtype, "float32")
+    y_pred = tf.cast(y_pred, precise)
+    if isinstance(loss, keras.losses.Loss):
+        return loss.call(y, y_pred)
+    y = tf.cast(y, precise)
+    if y.shape.rank == y_pred.shape.rank - 1 and y_pred.shape[-1] == 1:
+        y = tf.expand_dims(y, -1)  # (B,) beside (B, 1) would broadcast to (B, B)
+    return loss(y, y_pred)

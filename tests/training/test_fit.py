@@ -142,7 +142,8 @@ def test_jit_compile_is_what_was_asked_for(make_model, uneven_batches, jit_compi
     assert np.isfinite(history["loss"]).all()
     assert model.jit_compile is jit_compile
 
-    step = inspect.getclosurevars(model.train_function).nonlocals["multi_step_on_iterator"]
+    function = inspect.getclosurevars(model.train_function).nonlocals["function"]
+    step = inspect.getclosurevars(function).nonlocals["one_step_on_iterator"]
     concrete = step.get_concrete_function(iter(dataset(uneven_batches)))
     assert bool(must_compile_calls(concrete)) is jit_compile
 

@@ -1,0 +1,217 @@
+"""How `fit` and `evaluate` run on TensorFlow: on one device, several, or several machines, with and without XLA."""
+
+import inspect
+import logging
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from keras_transformer.models.optimizer_update import OptimizerUpdate
+from keras_transformer.models.replica_step import StepFunction, Totals, in_each_replica
+
+Tensor = Any
+
+logger = logging.getLogger("keras_transformer")
+
+_FIT = inspect.signature(keras.Model.fit)
+
+
+class TensorFlowTrainer:
+    """The parts of `DistributedModel` that replace those of Keras' TensorFlow trainer.
+
+    A step is, on every replica, forward and backward (`StepFunction`), then the sum of gradients over all replicas,
+    then the update (`OptimizerUpdate`). With `jit_compile` XLA compiles the first and the last.
+    """
+
+    def compile(self: Any, optimizer: Any = "rmsprop", **kwargs: Any) -> None:
+        super().compile(optimizer=optimizer, **kwargs)  # type: ignore[misc]
+        self.optimizer_update = OptimizerUpdate(self.optimizer)
+        self._batches_to_skip = 0
+        if self.built:
+            self.optimizer_update.build(self.trainable_variables)
+
+    def get_compile_config(self: Any) -> dict[str, Any]:
+        """Keras' own, with the `gradient_accumulation_steps` that `OptimizerUpdate` took out of the optimizer."""
+        config = super().get_compile_config()  # type: ignore[misc]
+        if config and self.optimizer_update.accumulate > 1:
+            optimizer = config["optimizer"]["config"]
+            optimizer = optimizer.get("inner_optimizer", {"config": optimizer})["config"]
+            optimizer["gradient_accumulation_steps"] = self.optimizer_update.accumulate
+        return config
+
+    def fit(self: Any, *args: Any, **kwargs: Any) -> Any:
+        """As `keras.Model.fit`. A dataset that draws its own order is told each epoch's number and not shuffled."""
+        call = _FIT.bind(self, *args, **kwargs)
+        x: Any = call.arguments.get("x")
+        callbacks = call.arguments.get("callbacks") or []
+        if not isinstance(callbacks, keras.callbacks.CallbackList):
+            callbacks = list(callbacks) if isinstance(callbacks, (list, tuple)) else [callbacks]
+        if hasattr(x, "set_epoch"):
+            from keras_transformer.data.batching import EpochOrder
+
+            callbacks.append(EpochOrder(x))
+        call.arguments["callbacks"] = callbacks
+        everyone = list(getattr(callbacks, "callbacks", callbacks))
+        for callback in everyone:
+            if hasattr(callback, "set_callbacks"):
+                callback.set_callbacks(everyone)
+        if hasattr(x, "element_spec"):
+            call.arguments.setdefault("shuffle", False)  # Keras cannot shuffle a dataset, and warns at its own default
+        return super().fit(*call.args[1:], **call.kwargs)  # type: ignore[misc]
+
+    def train_step(self: Any, data: Any) -> None:
+        """One batch's slice, in a replica's context."""
+        if not self.trainable_variables:
+            warnings.warn("The model does not have any trainable weights.", stacklevel=2)
+        step = StepFunction(self, training=True, jit_compile=self.jit_compile)
+        result = step.run(data, self.optimizer_update.scale())
+        gradients, totals = _sum_over_replicas((result.gradients, result.totals))
+        state = self._same_in_all_replicas(step.state_variables, result.state)
+
+        def update(gradients: list[Tensor], totals: Totals, state: list[Tensor]) -> None:
+            _assign(step.state_variables, state)
+            self.optimizer_update(gradients, totals)
+
+        self._in_each_replica(update, gradients, totals, state)
+
+    def test_step(self: Any, data: Any) -> None:
+        step = StepFunction(self, training=False, jit_compile=self.jit_compile)
+        state = step.run(data).state
+        self._in_each_replica(lambda state: _assign(step.state_variables, state), state)
+
+    def _in_each_replica(self: Any, function: Callable[..., None], *arguments: Any) -> None:
+        def compiled(*arguments: Any) -> None:
+            tf.function(function, jit_compile=True, autograph=False)(*arguments)
+
+        in_each_replica(self.variables[0], compiled if self.jit_compile else function, *arguments)
+
+    def _same_in_all_replicas(self: Any, variables: list[keras.Variable], values: list[Tensor]) -> list[Tensor]:
+        """The replicas' mean of what must be equal in all of them, moving averages for example.
+
+        Metrics are kept apart, since they are summed when read; seeds and counters are whole numbers, equal anyway.
+        """
+        metrics = {id(variable) for variable in self.metrics_variables}
+        context = tf.distribute.get_replica_context()
+        if context.num_replicas_in_sync == 1:
+            return values
+        return [
+            context.all_reduce(tf.distribute.ReduceOp.MEAN, value)
+            if value.dtype.is_floating and id(variable) not in metrics
+            else value
+            for variable, value in zip(variables, values, strict=True)
+        ]
+
+    def make_train_function(self: Any, force: bool = False) -> None:
+        if self.train_function is None or force:
+            self._log_what_is_compiled()
+            self.train_function = self._resuming(self._make_function(self.train_step))
+
+    def make_test_function(self: Any, force: bool = False) -> None:
+        if self.test_function is None or force:
+            self.test_function = self._make_function(self.test_step)
+
+    def _make_function(self: Any, step: Callable[[Any], None]) -> Callable[[Iterator], dict[str, Tensor]]:
+        def one_step(data: Any) -> dict[str, Tensor]:
+            self.distribute_strategy.run(step, args=(data,))
+            return self.get_metrics_result()  # out of the replicas' context: over all replicas
+
+        def one_step_on_iterator(iterator: Iterator) -> dict[str, Tensor]:
+            return one_step(next(iterator))
+
+        if not self.run_eagerly:
+            one_step = tf.function(one_step, reduce_retracing=True, autograph=False)
+            one_step_on_iterator = tf.function(one_step_on_iterator, reduce_retracing=True, autograph=False)
+
+        def function(iterator: Iterator) -> dict[str, Tensor]:
+            in_graph = isinstance(iterator, (tf.data.Iterator, tf.distribute.DistributedIterator))
+            logs: Any = None
+            for _ in range(self.steps_per_execution):
+                try:
+                    logs = one_step_on_iterator(iterator) if in_graph else one_step(next(iterator))
+                except (StopIteration, tf.errors.OutOfRangeError):
+                    if logs is None:
+                        raise
+                    break  # the data's last steps, fewer than `steps_per_execution`
+            return logs
+
+        return function
+
+    def skip_batches(self: Any, count: int) -> None:
+        """Has the next `count` training batches drawn and dropped: they were trained before an interruption."""
+        self._batches_to_skip = count
+
+    def _resuming(self: Any, function: Callable[[Iterator], Any]) -> Callable[[Iterator], Any]:
+        def train_or_skip(iterator: Iterator) -> Any:
+            if not self._batches_to_skip:
+                return function(iterator)
+            for _ in range(min(self.steps_per_execution, self._batches_to_skip)):
+                next(iterator)
+                self._batches_to_skip -= 1
+            return self.get_metrics_result()
+
+        return train_or_skip
+
+    def training_statistics(self: Any) -> dict[str, float]:
+        """What training did so far, summed over all replicas, and its last update.
+
+        Returns:
+            `updates`; `loss_sum`, `real_elements` (the sums of weighted losses and of weights) and `elements` (padding
+            included), of all batches; `learning_rate` and `gradient_norm` (before clipping) of the last update; and,
+            where the loss is scaled, `loss_scale` and `skipped_updates`.
+        """
+        return self.optimizer_update.statistics()
+
+    def _log_what_is_compiled(self: Any) -> None:
+        replicas = self.distribute_strategy.num_replicas_in_sync
+        what = (
+            "XLA compiles each replica's forward, backward and update" if self.jit_compile else "plain graphs, no XLA"
+        )
+        logger.info("training on %d replica%s in %s: %s", replicas, "s"[: replicas > 1], self.dtype_policy.name, what)
+
+    def _resolve_auto_jit_compile(self: Any) -> bool:
+        """XLA wherever there is another device than the CPU, also under a strategy."""
+        if all(device.device_type == "CPU" for device in tf.config.list_physical_devices()):
+            return False
+        return all(layer.supports_jit for layer in self._flatten_layers())
+
+    def _maybe_symbolic_build(self: Any, iterator: Any = None, data_batch: Any = None) -> None:
+        """Makes all variables before the first step, from one replica's slice of a batch."""
+        with self.distribute_strategy.scope():
+            metrics = self._compile_metrics
+            if not all(layer.built for layer in self._flatten_layers()) or (metrics and not metrics.built):
+                batch = data_batch if iterator is None else next(next(iter(iterator))[2])
+                self._build_from(keras.tree.map_structure(self._first_replicas, batch))
+            self.optimizer_update.build(self.trainable_variables)
+
+    def _first_replicas(self: Any, value: Any) -> Any:
+        if value is None:
+            return None
+        value = self.distribute_strategy.experimental_local_results(value)[0]
+        return keras.KerasTensor(value.shape, keras.backend.standardize_dtype(value.dtype))
+
+    def _build_from(self: Any, batch: Any) -> None:
+        x, y, _ = keras.utils.unpack_x_y_sample_weight(batch)
+        y_pred = self.compute_output_spec(x) if self.built else self(x)
+        if self._compile_metrics is not None and y is not None:
+            self._compile_metrics.build(y, y_pred)
+
+
+def _sum_over_replicas(values: Any) -> Any:
+    context = tf.distribute.get_replica_context()
+    if context.num_replicas_in_sync == 1:
+        return values
+    flat = tf.nest.flatten(values)
+    for dtype in dict.fromkeys(value.dtype for value in flat):  # what is reduced at once must be of one type
+        places = [place for place, value in enumerate(flat) if value.dtype == dtype]
+        sums = context.all_reduce(tf.distribute.ReduceOp.SUM, [flat[place] for place in places])
+        for place, sum_ in zip(places, sums, strict=True):
+            flat[place] = sum_
+    return tf.nest.pack_sequence_as(values, flat)
+
+
+def _assign(variables: list[keras.Variable], values: list[Tensor]) -> None:
+    for variable, value in zip(variables, values, strict=True):
+        variable.assign(value)
