@@ -1,4 +1,4 @@
-"""What every test stands on: a quiet TensorFlow, and two logical CPUs that stand for two devices."""
+"""What every test stands on: a quiet TensorFlow, and logical CPUs that stand for several devices."""
 
 import os
 
@@ -9,5 +9,5 @@ import tensorflow as tf
 
 # Before anything runs on a device: they cannot be made later.
 tf.config.set_logical_device_configuration(
-    tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2
+    tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 4
 )

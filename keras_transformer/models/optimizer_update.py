@@ -32,6 +32,8 @@ class OptimizerUpdate:
     def __init__(self, optimizer: keras.optimizers.Optimizer) -> None:
         self.scaler = optimizer if isinstance(optimizer, keras.optimizers.LossScaleOptimizer) else None
         self.optimizer = self.scaler.inner_optimizer if self.scaler else optimizer
+        if self.optimizer._distribution_strategy is not tf.distribute.get_strategy():
+            raise ValueError("Make the optimizer, and compile, where the model is made: inside `strategy.scope()`.")
         for name in _WHOLE_UPDATES:
             if getattr(type(self.optimizer), name) is not getattr(keras.optimizers.Optimizer, name):
                 raise ValueError(

@@ -113,13 +113,16 @@ class TensorFlowTrainer:
         if self.test_function is None or force:
             self.test_function = self._make_function(self.test_step)
 
-    def _make_function(self: Any, step: Callable[[Any], None]) -> Callable[[Iterator], dict[str, Tensor]]:
+    def _make_function(self: Any, step_function: Callable[[Any], None]) -> Callable[[Iterator], dict[str, Tensor]]:
         def one_step(data: Any) -> dict[str, Tensor]:
-            self.distribute_strategy.run(step, args=(data,))
+            self.distribute_strategy.run(step_function, args=(data,))
             return self.get_metrics_result()  # out of the replicas' context: over all replicas
 
-        def one_step_on_iterator(iterator: Iterator) -> dict[str, Tensor]:
-            return one_step(next(iterator))
+        def one_step_on_iterator(iterator: Iterator) -> tuple[Tensor, dict[str, Tensor]]:
+            # Not `next`: where that fails, what does not depend on the batch would run all the same.
+            batch = iterator.get_next_as_optional()  # type: ignore[attr-defined]
+            logs = tf.cond(batch.has_value(), lambda: one_step(batch.get_value()), self.get_metrics_result)
+            return batch.has_value(), logs
 
         if not self.run_eagerly:
             one_step = tf.function(one_step, reduce_retracing=True, autograph=False)
@@ -127,14 +130,15 @@ class TensorFlowTrainer:
 
         def function(iterator: Iterator) -> dict[str, Tensor]:
             in_graph = isinstance(iterator, (tf.data.Iterator, tf.distribute.DistributedIterator))
-            logs: Any = None
-            for _ in range(self.steps_per_execution):
-                try:
-                    logs = one_step_on_iterator(iterator) if in_graph else one_step(next(iterator))
-                except (StopIteration, tf.errors.OutOfRangeError):
-                    if logs is None:
-                        raise
-                    break  # the data's last steps, fewer than `steps_per_execution`
+            for step in range(self.steps_per_execution):
+                if in_graph:
+                    found, logs = one_step_on_iterator(iterator)
+                    if not found and step == 0:
+                        raise StopIteration
+                    if not found:
+                        break  # the data's last steps, fewer than `steps_per_execution`
+                else:
+                    logs = one_step(next(iterator))
             return logs
 
         return function
