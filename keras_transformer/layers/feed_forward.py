@@ -3,8 +3,10 @@
 from typing import Any
 
 import keras
+from keras import ops
 
 from keras_transformer.layers.arguments import check_positive, check_probability, clone_initializer
+from keras_transformer.layers.dropout import Dropout
 
 Tensor = Any
 
@@ -63,7 +65,7 @@ class FeedForward(keras.layers.Layer):
         self.bias_initializer = keras.initializers.get(bias_initializer)
         self.seed = seed
         self.hidden_dense = self._dense(d_ff, "hidden", self.activation)
-        self.dropout_layer = keras.layers.Dropout(dropout, seed=seed, dtype=self.dtype_policy, name="dropout")
+        self.dropout_layer = Dropout(dropout, seed=seed, dtype=self.dtype_policy, name="dropout")
 
     def _dense(self, units: int, name: str, activation: Any = None) -> keras.layers.Dense:
         return keras.layers.Dense(
@@ -81,8 +83,10 @@ class FeedForward(keras.layers.Layer):
         self.output_dense.build((*sequence_shape[:-1], self.d_ff))
 
     def call(self, sequence: Tensor, training: bool | None = None) -> Tensor:
-        hidden = self.dropout_layer(self.hidden_dense(sequence), training=training)  # (B, T, D) -> (B, T, F)
-        return self.output_dense(hidden)  # (B, T, F) -> (B, T, D)
+        # All positions below each other: XLA:CPU sums a bias' gradient over rows faster than over two axes.
+        rows = ops.reshape(sequence, (-1, sequence.shape[-1]))  # (B, T, D) -> (B * T, D)
+        hidden = self.dropout_layer(self.hidden_dense(rows), training=training)  # (B * T, F)
+        return ops.reshape(self.output_dense(hidden), ops.shape(sequence))  # (B, T, D)
 
     def get_config(self) -> dict[str, Any]:
         return {

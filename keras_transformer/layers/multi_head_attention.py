@@ -7,7 +7,9 @@ from keras import ops
 
 from keras_transformer.layers.arguments import check_positive, check_probability, clone_initializer
 from keras_transformer.layers.cache import Cache, cache_mask, update_cache
+from keras_transformer.layers.dropout import Dropout
 from keras_transformer.layers.masks import combine_masks, key_mask as implicit_mask, look_ahead_mask
+from keras_transformer.layers.projection import merge_heads, split_into_heads
 from keras_transformer.layers.scaled_dot_product_attention import attention_weights, weighted_sum
 
 Tensor = Any
@@ -106,7 +108,7 @@ class MultiHeadAttention(keras.layers.Layer):
         self.query_dense = self._projection("btd,dnh->btnh", (None, num_heads, key_dim), "nh", "query")
         self.key_dense = self._projection("bsd,dnh->bsnh", (None, num_heads, key_dim), "nh", "key")
         self.value_dense = self._projection("bsd,dnh->bsnh", (None, num_heads, self.value_dim), "nh", "value")
-        self.dropout_layer = keras.layers.Dropout(dropout, seed=seed, dtype=self.dtype_policy, name="dropout")
+        self.dropout_layer = Dropout(dropout, seed=seed, dtype=self.dtype_policy, name="dropout")
 
     def _projection(self, equation: str, output_shape: tuple, bias_axes: str, name: str) -> keras.layers.EinsumDense:
         projection = keras.layers.EinsumDense(
@@ -153,15 +155,21 @@ class MultiHeadAttention(keras.layers.Layer):
         cache: Cache | None = None,
         cache_index: int | Tensor | None = None,
     ) -> Any:
-        query_heads = _split_heads(self.query_dense(query))  # (B, T, D) -> (B, N, T, H)
         masks = [attention_mask, implicit_mask(value_mask), implicit_mask(key_mask)]
         if cache is None:
             if cache_index is not None:
                 raise ValueError("`cache_index` says where to write in a `cache`, and none was given.")
             if use_causal_mask:
                 masks.append(_causal_mask(query, value if key is None else key))
-            key_heads, value_heads = self.project_key_value(value, key)
+            if query is value and (key is None or key is value):
+                query_heads, key_heads, value_heads = split_into_heads(
+                    query, self.query_dense, self.key_dense, self.value_dense
+                )
+            else:
+                (query_heads,) = split_into_heads(query, self.query_dense)  # (B, T, D) -> (B, N, T, H)
+                key_heads, value_heads = self.project_key_value(value, key)
         else:
+            (query_heads,) = split_into_heads(query, self.query_dense)
             if use_causal_mask:
                 raise ValueError("`use_causal_mask` counts from key 0; with a `cache` give `cache_index` instead.")
             if cache_index is not None:
@@ -176,7 +184,7 @@ class MultiHeadAttention(keras.layers.Layer):
 
         scores = attention_weights(query_heads, key_heads, combine_masks(*masks))  # (B, N, T, S)
         output = weighted_sum(self.dropout_layer(scores, training=training), value_heads)  # (B, N, T, H_v)
-        output = self.output_dense(ops.swapaxes(output, 1, 2))  # (B, T, N, H_v) -> (B, T, D)
+        output = merge_heads(output, self.output_dense)  # (B, T, D)
         results = (output, *((scores,) if return_attention_scores else ()), *((cache,) if cache is not None else ()))
         return results if len(results) > 1 else output
 
@@ -192,8 +200,9 @@ class MultiHeadAttention(keras.layers.Layer):
         """
         if value is None:
             raise ValueError("`value` may be left out only where `cache` is given without `cache_index`.")
-        key = value if key is None else key
-        return _split_heads(self.key_dense(key)), _split_heads(self.value_dense(value))
+        if key is None or key is value:
+            return split_into_heads(value, self.key_dense, self.value_dense)
+        return *split_into_heads(key, self.key_dense), *split_into_heads(value, self.value_dense)
 
     def get_config(self) -> dict[str, Any]:
         return {
@@ -212,10 +221,6 @@ class MultiHeadAttention(keras.layers.Layer):
             "bias_constraint": keras.constraints.serialize(self.bias_constraint),
             "seed": self.seed,
         }
-
-
-def _split_heads(projected: Tensor) -> Tensor:
-    return ops.swapaxes(projected, 1, 2)  # (B, T, N, H) -> (B, N, T, H)
 
 
 def _causal_mask(query: Tensor, key: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ import keras
 from keras import backend, ops
 
 from keras_transformer.layers.arguments import check_positive, check_probability, clone_initializer
+from keras_transformer.layers.dropout import Dropout
 from keras_transformer.layers.positional_encoding import encode_positions
 
 Tensor = Any
@@ -69,7 +70,7 @@ class PositionalEmbedding(keras.layers.Layer):
             embeddings_initializer = keras.initializers.RandomNormal(stddev=d_model**-0.5)
         self.embeddings_initializer = clone_initializer(keras.initializers.get(embeddings_initializer))
         self.seed = seed
-        self.dropout_layer = keras.layers.Dropout(dropout, seed=seed, dtype=self.dtype_policy, name="dropout")
+        self.dropout_layer = Dropout(dropout, seed=seed, dtype=self.dtype_policy, name="dropout")
 
     def build(self, token_ids_shape: tuple | None = None) -> None:
         # No autocast: the sum with the positions and the projection to logits are made in full precision.

@@ -3,8 +3,10 @@
 from typing import Any
 
 import keras
+from keras import ops
 
 from keras_transformer.layers.arguments import check_probability
+from keras_transformer.layers.dropout import Dropout
 
 Tensor = Any
 
@@ -50,18 +52,18 @@ class ResidualConnection(keras.layers.Layer):
         self.layer_norm_epsilon = layer_norm_epsilon
         self.seed = seed
         self.norm = keras.layers.LayerNormalization(epsilon=layer_norm_epsilon, dtype=self.dtype_policy, name="norm")
-        self.dropout_layer = keras.layers.Dropout(dropout, seed=seed, dtype=self.dtype_policy, name="dropout")
+        self.dropout_layer = Dropout(dropout, seed=seed, dtype=self.dtype_policy, name="dropout")
 
     def build(self, sequence_shape: tuple, output_shape: tuple | None = None) -> None:
         self.norm.build(sequence_shape)
 
     def before(self, sequence: Tensor) -> Tensor:
         """What the sublayer reads: x itself, or LayerNorm(x) with pre-norm."""
-        return self.norm(sequence) if self.normalize_first else sequence
+        return normalize(self.norm, sequence) if self.normalize_first else sequence
 
     def call(self, sequence: Tensor, output: Tensor, training: bool | None = None) -> Tensor:
         joined = sequence + self.dropout_layer(output, training=training)
-        return joined if self.normalize_first else self.norm(joined)
+        return joined if self.normalize_first else normalize(self.norm, joined)
 
     def get_config(self) -> dict[str, Any]:
         return {
@@ -71,3 +73,9 @@ class ResidualConnection(keras.layers.Layer):
             "layer_norm_epsilon": self.layer_norm_epsilon,
             "seed": self.seed,
         }
+
+
+def normalize(norm: keras.layers.LayerNormalization, sequence: Tensor) -> Tensor:
+    """Normalizes all positions, below each other: XLA:CPU sums the gain's gradient over rows faster than over axes."""
+    rows = ops.reshape(sequence, (-1, sequence.shape[-1]))  # (B, T, D) -> (B * T, D)
+    return ops.reshape(norm(rows), ops.shape(sequence))

