@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 import threading
@@ -13,8 +14,10 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer.data.buckets import BatchingReport, Bucket, make_buckets
+from keras_transformer.data.batch_pairs import BatchPair, find_pairs
+from keras_transformer.data.buckets import BatchingReport, make_buckets
 from keras_transformer.data.corpus import DataError, ParallelCorpus
+from keras_transformer.data.epoch_plan import EpochPlan, make_plan
 from keras_transformer.data.token_store import TokenColumn, tokenize_pairs
 from keras_transformer.text.tokenizer import END_TOKEN_ID, PAD_TOKEN_ID, START_TOKEN_ID, Tokenizer
 
@@ -23,9 +26,6 @@ logger = logging.getLogger("keras_transformer")
 PREFETCHED_BATCHES = 2
 
 _TYPES = (tf.int32, tf.int32, tf.int32, tf.float32)
-
-# The indices of all pairs in the order of an epoch, and bucket, first and last pair of each batch.
-_Plan = tuple[np.ndarray, list[tuple[Bucket, int, int]]]
 
 
 def make_dataset(
@@ -94,24 +94,25 @@ def make_dataset(
     source, target, dropped = tokenize_pairs(
         corpus, source_tokenizer, target_tokenizer or source_tokenizer, max_length, cache_directory
     )
-    if len(source) + dropped != len(corpus):
+    if len(source) + len(dropped) != len(corpus):
         raise DataError(
-            f"{corpus.name}: gave {len(corpus)} pairs when it was made and {len(source) + dropped} now: leave its "
+            f"{corpus.name}: gave {len(corpus)} pairs when it was made and {len(source) + len(dropped)} now: leave its "
             "files as they are, and let its reader start anew each time."
         )
     if not len(source):
         raise DataError(
-            f"{corpus.name}: all {dropped} pairs are longer than max_length={max_length} tokens. Raise max_length."
+            f"{corpus.name}: all {len(dropped)} pairs are longer than max_length={max_length} tokens. Raise max_length."
         )
     longest = np.maximum(source.lengths(), target.lengths()) + 1
     buckets = make_buckets(longest, batch_tokens, max_length, rows_multiple_of, bucket_edges)
     bucket_of = np.searchsorted([bucket.length for bucket in buckets], longest).astype(np.int16)
     tokens = int(source.lengths().sum()) + int(target.lengths().sum()) + 2 * len(source)
     cells = 2 * sum(bucket.cells for bucket in buckets)
-    report = BatchingReport(len(source), dropped, corpus.skipped, buckets, 1.0 - tokens / cells)
-    logger.log(logging.WARNING if dropped else logging.INFO, "%s: %s", corpus.name, report)
+    report = BatchingReport(len(source), len(dropped), corpus.skipped, buckets, 1.0 - tokens / cells)
+    logger.log(logging.WARNING if len(dropped) else logging.INFO, "%s: %s", corpus.name, report)
     by_bucket = np.argsort(bucket_of, kind="stable").astype(np.int32)
-    return TokenBatches(source, target, by_bucket, report, seed if shuffle else None)
+    find = functools.partial(find_pairs, corpus, dropped)
+    return TokenBatches(source, target, by_bucket, report, seed if shuffle else None, find)
 
 
 class TokenBatches(tf.data.Dataset):
@@ -130,15 +131,22 @@ class TokenBatches(tf.data.Dataset):
     """
 
     def __init__(
-        self, source: TokenColumn, target: TokenColumn, by_bucket: np.ndarray, report: BatchingReport, seed: int | None
+        self,
+        source: TokenColumn,
+        target: TokenColumn,
+        by_bucket: np.ndarray,
+        report: BatchingReport,
+        seed: int | None,
+        find_pairs: Callable[[Sequence[int]], list[BatchPair]],
     ):
         self.report = report
         self._columns = (source, target)
         self._by_bucket = by_bucket
         self._seed = seed
+        self._find_pairs = find_pairs
         self._epoch: int | None = None
         self._iterations = 0
-        self._plans: dict[int, _Plan] = {}
+        self._plans: dict[int, EpochPlan] = {}
         self._lock = threading.Lock()
         options = tf.data.Options()
         options.deterministic = True
@@ -168,6 +176,27 @@ class TokenBatches(tf.data.Dataset):
         self._epoch = int(epoch)
 
     @property
+    def epoch(self) -> int:
+        """Number of the epoch whose order the iteration begun last has, from 0."""
+        return max(self._iterations - 1, 0) if self._epoch is None else self._epoch
+
+    def batch_pairs(self, epoch: int, index: int) -> list[BatchPair]:
+        """The pairs of a batch as they stand in the corpus, which is read anew up to the last of them.
+
+        Args:
+            epoch: number of the epoch, from 0.
+            index: number of the batch in its epoch, from 0.
+
+        Returns:
+            (line of the corpus from 1, source, target) of each real row, in the batch's order.
+        """
+        pairs, batches = self._plan(epoch)
+        if not 0 <= index < len(batches):
+            raise ValueError(f"`index` must be 0 or more and below {len(batches)}. Received: index={index}")
+        _, first, last = batches[index]
+        return self._find_pairs(pairs[first:last].tolist())
+
+    @property
     def element_spec(self) -> Any:
         return self._dataset.element_spec
 
@@ -179,12 +208,12 @@ class TokenBatches(tf.data.Dataset):
         self._iterations += 1
         return np.int64(epoch)
 
-    def _plan(self, epoch: int) -> _Plan:
+    def _plan(self, epoch: int) -> EpochPlan:
         """The order of an epoch; those of the last two are kept, since a dropped iterator may still read ahead."""
         with self._lock:
             if epoch not in self._plans:
                 self._plans = dict([*self._plans.items()][-1:])
-                self._plans[epoch] = _make_plan(self._by_bucket, self.report.buckets, self._seed, epoch)
+                self._plans[epoch] = make_plan(self._by_bucket, self.report.buckets, self._seed, epoch)
             return self._plans[epoch]
 
     def _batch(self, epoch: int, index: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -242,25 +271,6 @@ def _structure(*tensors: tf.Tensor) -> tuple[dict[str, tf.Tensor], tf.Tensor, tf
         tensor.set_shape((None, None))
     encoder, decoder, labels, sample_weight = tensors
     return {"encoder_token_ids": encoder, "decoder_token_ids": decoder}, labels, sample_weight
-
-
-def _make_plan(by_bucket: np.ndarray, buckets: Sequence[Bucket], seed: int | None, epoch: int) -> _Plan:
-    """Shuffles the pairs inside each bucket and then the batches, or neither."""
-    batches = []
-    start = 0
-    for bucket in buckets:
-        end = start + bucket.pairs
-        batches += [(bucket, first, min(first + bucket.rows, end)) for first in range(start, end, bucket.rows)]
-        start = end
-    if seed is None:
-        return by_bucket, batches
-    rng = np.random.default_rng((seed, epoch))
-    pairs = by_bucket.copy()
-    start = 0
-    for bucket in buckets:
-        rng.shuffle(pairs[start : start + bucket.pairs])
-        start += bucket.pairs
-    return pairs, [batches[index] for index in rng.permutation(len(batches))]
 
 
 def _check_edges(edges: Sequence[int] | None) -> None:

@@ -85,7 +85,7 @@ def tokenize_pairs(
     target_tokenizer: Any,
     max_length: int,
     directory: str | os.PathLike[str] | None = None,
-) -> tuple[TokenColumn, TokenColumn, int]:
+) -> tuple[TokenColumn, TokenColumn, np.ndarray]:
     """Tokenizes a corpus chunk by chunk; pairs of which a side is too long for its end token are dropped whole.
 
     Args:
@@ -96,11 +96,12 @@ def tokenize_pairs(
         directory: folder of the temporary files.
 
     Returns:
-        source rows, target rows (without start and end ids) and the number of dropped pairs.
+        source rows, target rows (without start and end ids) and the indices of the dropped pairs, int64, ascending.
     """
     tokenizers = (source_tokenizer, target_tokenizer)
     columns = tuple(TokenColumn(tokenizer.vocabulary_size, directory) for tokenizer in tokenizers)
-    dropped = 0
+    dropped = []
+    total = 0
     stream = iter(pairs)
     while chunk := list(itertools.islice(stream, CHUNK_SIZE)):
         texts = zip(*chunk, strict=True)
@@ -108,9 +109,10 @@ def tokenize_pairs(
         flat = [side.flat_values.numpy() for side in sides]
         lengths = [side.row_lengths().numpy() for side in sides]
         fits = np.maximum(lengths[0], lengths[1]) < max_length
-        dropped += int((~fits).sum())
+        dropped.append(total + np.flatnonzero(~fits))
+        total += len(chunk)
         for column, ids, sizes in zip(columns, flat, lengths, strict=True):
             column.append(ids[np.repeat(fits, sizes)], sizes[fits])
     for column in columns:
         column.finish()
-    return columns[0], columns[1], dropped
+    return columns[0], columns[1], np.concatenate([np.zeros(0, np.int64), *dropped])
