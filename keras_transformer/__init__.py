@@ -26,10 +26,16 @@ from keras_transformer.layers import (
 )
 from keras_transformer.models import Decoder, DistributedModel, Encoder, Transformer
 from keras_transformer.training import (
+    BleuCallback,
+    Checkpointing,
     Perplexity,
     SmoothedCrossentropy,
+    StopOnNaN,
     TokenAccuracy,
+    TrainingCurves,
     WarmupSchedule,
+    average_checkpoints,
+    multi_worker_strategy,
     transformer_optimizer,
 )
 
@@ -51,6 +57,8 @@ _ON_FIRST_USE = {
 }
 
 __all__ = [
+    "BleuCallback",
+    "Checkpointing",
     "DataError",
     "Decoder",
     "DecoderLayer",
@@ -64,16 +72,20 @@ __all__ = [
     "Perplexity",
     "PositionalEmbedding",
     "SmoothedCrossentropy",
+    "StopOnNaN",
     "TokenAccuracy",
     "Tokenizer",
+    "TrainingCurves",
     "Transformer",
     "Translator",
     "WarmupSchedule",
     "__version__",
+    "average_checkpoints",
     "beam_search",
     "combine_masks",
     "look_ahead_mask",
     "make_dataset",
+    "multi_worker_strategy",
     "padding_mask",
     "plot_attention",
     "position_rotation",

@@ -43,7 +43,10 @@ class TensorFlowTrainer:
         return config
 
     def fit(self: Any, *args: Any, **kwargs: Any) -> Any:
-        """As `keras.Model.fit`. A dataset that draws its own order is told each epoch's number and not shuffled."""
+        """As `keras.Model.fit`. A dataset that draws its own order is told each epoch's number.
+
+        Callbacks with a method `set_callbacks` get the list of all; those with `close` hear of the end, also by error.
+        """
         call = _FIT.bind(self, *args, **kwargs)
         x: Any = call.arguments.get("x")
         callbacks = call.arguments.get("callbacks") or []
@@ -60,7 +63,12 @@ class TensorFlowTrainer:
                 callback.set_callbacks(everyone)
         if hasattr(x, "element_spec"):
             call.arguments.setdefault("shuffle", False)  # Keras cannot shuffle a dataset, and warns at its own default
-        return super().fit(*call.args[1:], **call.kwargs)  # type: ignore[misc]
+        try:
+            return super().fit(*call.args[1:], **call.kwargs)  # type: ignore[misc]
+        finally:
+            for callback in everyone:
+                if hasattr(callback, "close"):
+                    callback.close()  # also where an exception ended the training
 
     def train_step(self: Any, data: Any) -> None:
         """One batch's slice, in a replica's context."""
@@ -118,27 +126,18 @@ class TensorFlowTrainer:
             self.distribute_strategy.run(step_function, args=(data,))
             return self.get_metrics_result()  # out of the replicas' context: over all replicas
 
-        def one_step_on_iterator(iterator: Iterator) -> tuple[Tensor, dict[str, Tensor]]:
-            # Not `next`: where that fails, what does not depend on the batch would run all the same.
-            batch = iterator.get_next_as_optional()  # type: ignore[attr-defined]
-            logs = tf.cond(batch.has_value(), lambda: one_step(batch.get_value()), self.get_metrics_result)
-            return batch.has_value(), logs
-
         if not self.run_eagerly:
             one_step = tf.function(one_step, reduce_retracing=True, autograph=False)
-            one_step_on_iterator = tf.function(one_step_on_iterator, reduce_retracing=True, autograph=False)
 
         def function(iterator: Iterator) -> dict[str, Tensor]:
-            in_graph = isinstance(iterator, (tf.data.Iterator, tf.distribute.DistributedIterator))
             for step in range(self.steps_per_execution):
-                if in_graph:
-                    found, logs = one_step_on_iterator(iterator)
-                    if not found and step == 0:
-                        raise StopIteration
-                    if not found:
-                        break  # the data's last steps, fewer than `steps_per_execution`
-                else:
-                    logs = one_step(next(iterator))
+                try:
+                    batch = next(iterator)
+                except (StopIteration, tf.errors.OutOfRangeError):
+                    if step == 0:
+                        raise
+                    break  # the data's last steps, fewer than `steps_per_execution`
+                logs = one_step(batch)
             return logs
 
         return function

@@ -26,7 +26,9 @@ class Tagger(kt.DistributedModel):
 
 
 def strategy(replicas):
-    """Logical CPUs; sums are made on the first, since TensorFlow's collectives allow one size of group a process."""
+    """Logical CPUs. The sums are made on the first: TensorFlow's collectives take a second model of a process for the
+    first one's next step (the system tests have them, in processes of their own).
+    """
     if replicas == 1:
         return tf.distribute.get_strategy()
     devices = [f"CPU:{index}" for index in range(replicas)]

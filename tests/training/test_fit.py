@@ -143,8 +143,8 @@ def test_jit_compile_is_what_was_asked_for(make_model, uneven_batches, jit_compi
     assert model.jit_compile is jit_compile
 
     function = inspect.getclosurevars(model.train_function).nonlocals["function"]
-    step = inspect.getclosurevars(function).nonlocals["one_step_on_iterator"]
-    concrete = step.get_concrete_function(iter(dataset(uneven_batches)))
+    step = inspect.getclosurevars(function).nonlocals["one_step"]
+    concrete = step.get_concrete_function(next(iter(dataset(uneven_batches))))
     assert bool(must_compile_calls(concrete)) is jit_compile
 
 

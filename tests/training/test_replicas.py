@@ -68,10 +68,12 @@ def test_half_an_update_waits_for_its_other_half():
 def demands_xla(model, data):
     """Whether the graph of a training step demands XLA, on which devices."""
     function = inspect.getclosurevars(model.train_function).nonlocals["function"]
-    step = inspect.getclosurevars(function).nonlocals["one_step_on_iterator"]
+    step = inspect.getclosurevars(function).nonlocals["one_step"]
     dataset = tf.data.Dataset.from_tensor_slices(data).batch(8)
-    graph = step.get_concrete_function(iter(model.distribute_strategy.experimental_distribute_dataset(dataset))).graph
-    nodes = [node for function in graph.as_graph_def().library.function for node in function.node_def]
+    batch = next(iter(model.distribute_strategy.experimental_distribute_dataset(dataset)))
+    graph = step.get_concrete_function(batch).graph
+    definition = graph.as_graph_def()
+    nodes = [*definition.node, *(node for function in definition.library.function for node in function.node_def)]
     return {node.device[-5:] for node in nodes if node.attr["_XlaMustCompile"].b}
 
 

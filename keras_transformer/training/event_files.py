@@ -1,0 +1,73 @@
+"""Scalars in TensorBoard's event files, with steps that only grow."""
+
+import logging
+import os
+from typing import Any
+
+logger = logging.getLogger("keras_transformer")
+
+
+class ScalarWriter:
+    """Writes numbers for TensorBoard; the steps of each tag grow strictly over all event files of the directory.
+
+    A run that was killed may have written points that lie ahead of the checkpoint from which it goes on. They stay,
+    and points up to the highest step of their tag are not written again.
+
+    Args:
+        log_dir: Where the event files lie; made with the first point.
+    """
+
+    def __init__(self, log_dir: str | os.PathLike[str]) -> None:
+        self._log_dir = os.fspath(log_dir)
+        self._highest = highest_steps(self._log_dir)
+        self._writer: Any = None
+        self._told = False
+
+    def write(self, step: int, values: dict[str, float]) -> None:
+        """Writes one point of each tag, at once on disk, unless the tag has one at this step or after it.
+
+        Args:
+            step: Number of optimizer updates.
+            values: A number for each tag.
+        """
+        import tensorflow as tf
+
+        new = {tag: value for tag, value in values.items() if step > self._highest.get(tag, -1)}
+        if len(new) < len(values) and not self._told:
+            self._told = True
+            highest = max(self._highest[tag] for tag in values if tag not in new)
+            logger.warning(
+                "%s: holds points up to update %d, those up to there are not written again; give a new run a directory "
+                "of its own",
+                self._log_dir,
+                highest,
+            )
+        if not new:
+            return
+        if self._writer is None:
+            self._writer = tf.summary.create_file_writer(self._log_dir)
+        with self._writer.as_default(step=step):
+            for tag, value in new.items():
+                tf.summary.scalar(tag, value)
+                self._highest[tag] = step
+        # The end of `as_default` has flushed the file.
+
+    def close(self) -> None:
+        """Closes the event file; a later `write` begins another."""
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+
+def highest_steps(log_dir: str | os.PathLike[str]) -> dict[str, int]:
+    """The highest step of every tag in a directory's event files; a record cut short by a kill ends its file."""
+    import tensorflow as tf
+    from tensorboard.backend.event_processing.event_file_loader import RawEventFileLoader
+
+    highest: dict[str, int] = {}
+    for path in sorted(tf.io.gfile.glob(os.path.join(os.fspath(log_dir), "events.out.tfevents.*"))):
+        for record in RawEventFileLoader(path).Load():
+            event = tf.compat.v1.Event.FromString(record)
+            for value in event.summary.value:
+                highest[value.tag] = max(event.step, highest.get(value.tag, -1))
+    return highest

@@ -1,0 +1,101 @@
+"""Everything that the next step of a training depends on, as arrays and facts."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+import numpy as np
+
+from keras_transformer.training.callback_state import attributes, callbacks_state, ended_training, restore_callbacks
+from keras_transformer.training.checkpoint_file import Checkpoint
+from keras_transformer.training.variable_state import (
+    arrays_of,
+    assign_variables,
+    check_same_variables,
+    model_variables,
+    read_variables,
+)
+from keras_transformer.training.workers import Workers
+
+
+class TrainingState:
+    """The state of a model, its optimizer, its metrics and the callbacks.
+
+    Args:
+        model: A built and compiled `DistributedModel`.
+        callbacks: The callbacks whose state counts.
+        workers: The processes that train.
+    """
+
+    def __init__(self, model: Any, callbacks: Sequence[keras.callbacks.Callback], workers: Workers) -> None:
+        self._model = model
+        self._workers = workers
+        self._callbacks = list(callbacks)
+        history = getattr(model, "history", None)
+        if isinstance(history, keras.callbacks.History) and history not in self._callbacks:
+            self._callbacks.append(history)
+        self._at_start = attributes(self._callbacks)
+
+    @property
+    def updates(self) -> int:
+        """Number of updates of the weights."""
+        return int(keras.ops.convert_to_numpy(self._model.optimizer.iterations))
+
+    def metrics(self) -> dict[str, np.ndarray]:
+        """The metrics' values. All workers take part."""
+        return read_variables("metrics", self._model.metrics_variables, self._workers)
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The values of model and optimizer. All workers take part."""
+        arrays = read_variables("model", model_variables(self._model), self._workers)
+        return arrays | read_variables("optimizer", self._model.optimizer.variables, self._workers)
+
+    def callbacks(self, arrays: dict[str, np.ndarray], ended: tuple[int, dict] | None) -> dict[str, Any]:
+        """The callbacks' state; their arrays are added to `arrays`. `ended`: the epoch that ends now, and its logs."""
+        return callbacks_state(self._callbacks, self._at_start, arrays, ended)
+
+    def not_finite(self) -> str | None:
+        """The first weight that is not finite."""
+        for variable in self._model.trainable_variables:
+            if not np.isfinite(keras.ops.convert_to_numpy(variable.value).astype("float32")).all():
+                return variable.path
+        return None
+
+    def restore(self, checkpoint: Checkpoint, steps: int | None) -> None:
+        """Gives model and optimizer the values of a checkpoint, once all of it is known to fit.
+
+        Args:
+            checkpoint: What was read.
+            steps: Number of batches of an epoch, if known.
+
+        Raises:
+            ValueError: If it is of another model or optimizer.
+        """
+        model, batch = self._model, checkpoint.facts["batch"]
+        if not model.built or not model.optimizer.built:
+            raise ValueError("A checkpoint needs a model that is built: call it, or `build`, before `fit`.")
+        if batch != steps and batch % model.steps_per_execution:
+            raise ValueError(
+                f"{checkpoint.path} is of batch {batch}, and steps_per_execution={model.steps_per_execution} does not "
+                f"divide that: compile with steps_per_execution={checkpoint.facts['steps_per_execution']}."
+            )
+        groups = {"model": model_variables(model), "optimizer": model.optimizer.variables}
+        metrics = {"metrics": model.metrics_variables} if batch else {}
+        for group, variables in {**groups, **metrics}.items():
+            check_same_variables(checkpoint.path, group, variables, checkpoint.arrays)
+        for group, variables in groups.items():
+            self._assign(variables, group, checkpoint)
+
+    def restore_metrics(self, checkpoint: Checkpoint) -> None:
+        self._assign(self._model.metrics_variables, "metrics", checkpoint)
+
+    def restore_callbacks(self, checkpoint: Checkpoint) -> None:
+        restore_callbacks(self._callbacks, checkpoint.facts["callbacks"], checkpoint.arrays)
+
+    def had_ended(self, checkpoint: Checkpoint) -> bool:
+        """Whether early stopping had ended the training."""
+        return ended_training(self._callbacks, checkpoint.facts["callbacks"])
+
+    def _assign(self, variables: Sequence[keras.Variable], group: str, checkpoint: Checkpoint) -> None:
+        with self._model.distribute_strategy.scope():
+            assign_variables(variables, list(arrays_of(group, checkpoint.arrays).values()), self._workers)

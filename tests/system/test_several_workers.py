@@ -1,0 +1,124 @@
+"""Processes that train one model together on 127.0.0.1: one process's weights, a kill in between, who is missing."""
+
+import json
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+import keras_transformer as kt
+from keras_transformer.training.rendezvous import meet
+
+WORKER = pathlib.Path(__file__).with_name("worker.py")
+pytestmark = pytest.mark.slow
+
+
+def free_ports(count=2):
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [str(taken.getsockname()[1]) for taken in sockets]
+    for taken in sockets:
+        taken.close()
+    return ports
+
+
+def start(ports, index, *arguments):
+    return subprocess.Popen(
+        [sys.executable, str(WORKER), ",".join(ports), str(index), *arguments],
+        env={**os.environ, "PYTHONPATH": str(pathlib.Path(kt.__file__).parents[1]), "TF_CPP_MIN_LOG_LEVEL": "2"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def ended(process, seconds=150):
+    """What a worker printed last, if it ended well."""
+    output, errors = process.communicate(timeout=seconds)
+    assert process.returncode == 0, errors[-3000:]
+    return json.loads(output.strip().splitlines()[-1])
+
+
+def assert_ended_alike(ours, theirs):
+    for name, values in theirs["history"].items():
+        assert ours["history"][name] == pytest.approx(values, rel=1e-5), name
+    assert ours["statistics"] == pytest.approx(theirs["statistics"], rel=1e-5)
+    for name in ("weights", "predicted"):
+        for mine, other in zip(ours[name], theirs[name], strict=True):
+            np.testing.assert_allclose(mine, other, atol=1e-5)
+
+
+@pytest.fixture(scope="module")
+def alone():
+    """One process on the same batches: 10 an epoch, the last of 5 rows, 2 epochs."""
+    result = ended(start(["0"], 0))
+    assert result["statistics"]["updates"] == 20
+    return result
+
+
+@pytest.mark.parametrize("xla", [[], ["--jit-compile"]], ids=["plain", "xla"])
+def test_two_workers_end_with_one_process_weights(alone, xla):
+    ports = free_ports()
+    for process in [start(ports, index, *xla) for index in range(2)]:
+        assert_ended_alike(ended(process), alone)
+
+
+def test_a_killed_worker_and_the_same_command_again(alone, tmp_path):
+    """Worker 1 is killed with -9 after 13 updates; the other ends by an error or is ended; both are started again."""
+    arguments = ["--checkpoints", str(tmp_path)]
+    ports = free_ports()
+    first = [start(ports, 0, *arguments), start(ports, 1, *arguments, "--kill-at-batch", "13")]
+    first[1].communicate(timeout=150)
+    assert first[1].returncode == -signal.SIGKILL
+    first[0].kill()  # as whatever supervises the workers does
+    first[0].communicate(timeout=30)
+    assert max(int(path.stem[7:]) for path in tmp_path.glob("update-*.ckpt")) in (12, 13)
+
+    ports = free_ports()
+    for process in [start(ports, index, *arguments) for index in range(2)]:
+        assert_ended_alike(ended(process), alone)
+
+
+def test_a_worker_that_never_comes_is_named_in_time():
+    ports = free_ports()
+    began = time.monotonic()
+    process = start(ports, 0, "--timeout", "2")
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert f"TimeoutError: worker 0 waited 2 s for worker 1 (127.0.0.1:{ports[1]})" in errors
+    assert time.monotonic() - began < 45
+
+
+def test_a_taken_port_is_named_at_once():
+    ports = free_ports()
+    with socket.create_server(("127.0.0.1", int(ports[0]))):
+        _, errors = (process := start(ports, 0)).communicate(timeout=60)
+    assert process.returncode == 1
+    assert f"127.0.0.1:{ports[0]}, this worker's address in TF_CONFIG: Address already in use" in errors
+
+
+def test_strangers_that_knock_are_no_workers():
+    """A port scanner, a health check: what is said is not a worker's number."""
+    ports = free_ports()
+    knock = f"""
+import socket, time
+time.sleep(0.5)
+with socket.create_connection(("127.0.0.1", {ports[0]})) as connection:
+    connection.sendall(b"GET / HTTP/1.1")
+"""
+    stranger = subprocess.Popen([sys.executable, "-c", knock])
+    with pytest.raises(TimeoutError, match="worker 0 waited 2 s for worker 1"):
+        meet([f"127.0.0.1:{port}" for port in ports], 0, 2.0)
+    stranger.wait(timeout=10)
+
+
+@pytest.mark.parametrize("config", ["{", "[]", '{"cluster": {"worker": ["a:1", "b:2"]}, "task": {"index": 5}}'])
+def test_what_tf_config_must_be(monkeypatch, config):
+    monkeypatch.setenv("TF_CONFIG", config)
+    with pytest.raises(ValueError, match="TF_CONFIG must be JSON like"):
+        kt.multi_worker_strategy()
