@@ -38,8 +38,10 @@ def example():
     handlers, level, tensorflow_level = list(package.handlers), package.level, logging.getLogger("tensorflow").level
     spec = importlib.util.spec_from_file_location("train_pt_en", EXAMPLE)
     module = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, str(EXAMPLE.parent))  # as where the file is run
     spec.loader.exec_module(module)
     yield module
+    sys.path.remove(str(EXAMPLE.parent))
     package.handlers[:] = handlers
     package.setLevel(level)
     logging.getLogger("tensorflow").setLevel(tensorflow_level)
@@ -108,16 +110,51 @@ def test_from_the_built_in_sample_to_a_served_model(sample_run):
 
 
 @pytest.mark.slow
+def test_a_run_goes_on_and_is_not_mixed_with_another(sample_run):
+    """The same command finds the epoch trained; more epochs go on; another configuration is named and refused."""
+    output, directory = sample_run
+    same = ["--pairs", 300, "--vocabulary-size", 420, *TINY, "--run-directory", directory]
+    (updates,) = re.findall(r"trained for (\d+) updates", output)
+    assert re.findall(r"trained for (\d+) updates", run(*same).stdout) == [updates]
+    longer = run(*same, "--epochs", 2)
+    assert "going on from" in longer.stdout
+    assert re.findall(r"trained for (\d+) updates", longer.stdout) == [str(2 * int(updates))]
+    refused = run(*same, "--dropout", 0.3)
+    assert refused.returncode == 2
+    (line,) = [line for line in refused.stderr.splitlines() if line.startswith("train_pt_en")]
+    assert "holds a run with --dropout 0.1, and now it is 0.3: give another --run-directory, or --no-resume" in line
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--strategy", "mirrored", "--jit-compile", "--accumulate", 2],
+        ["--mixed-precision", "bfloat16", "--patience", 1],
+        ["--mixed-precision", "float16"],
+    ],
+    ids=lambda options: options[0] + options[1],
+)
+def test_ways_to_train(files, tmp_path, options):
+    own = ["--source-file", files[0], "--target-file", files[1], "--vocabulary-size", 290, *TINY]
+    result = run(*own, *options, "--run-directory", tmp_path / "run")
+    assert result.returncode == 0, result.stderr
+    assert ("XLA compiles" in result.stdout) is ("--jit-compile" in options)
+    assert "gives the same 5 texts" in result.stdout
+
+
+@pytest.mark.slow
 def test_then_on_the_readers_own_files(sample_run, files, tmp_path):
     """Into the same run directory: the next version, and the translator replaced."""
     _, directory = sample_run
     with gzip.open(tmp_path / "text.en.gz", "wb") as file:
         file.write(files[1].read_bytes())
     own = ["--source-file", files[0], "--target-file", tmp_path / "text.en.gz", "--vocabulary-size", 290]
-    result = run(*own, *TINY, "--run-directory", directory)
+    versions = len(list((directory / "export").iterdir()))
+    result = run(*own, *TINY, "--no-resume", "--run-directory", directory)
     assert result.returncode == 0, result.stderr
     assert re.search(r"pairs: \d+ to train, \d to validate, \d to test", result.stdout)
-    assert sorted(path.name for path in (directory / "export").iterdir()) == ["1", "2"]
+    assert len(list((directory / "export").iterdir())) == versions + 1
     assert kt.Translator.load(directory / "translator").source_tokenizer.vocabulary_size == 290
 
 
@@ -195,6 +232,9 @@ def test_no_file_is_ignored_in_silence(refuse, files, arguments):
         (("--dropout", "1.5"), r"dropout.*1\.5"),
         (("--label-smoothing", "-1"), r"label_smoothing.*-1"),
         (("--warmup-steps", "0"), r"warmup.steps.*0"),
+        (("--accumulate", "0"), r"accumulate.*0"),
+        (("--strategy", "cloud"), r"--strategy: invalid choice: 'cloud'"),
+        (("--mixed-precision", "int8"), r"--mixed-precision: invalid choice: 'int8'"),
     ],
 )
 def test_an_impossible_setting_is_named(refuse, files, arguments, message):
