@@ -86,12 +86,13 @@ class OptimizerUpdate:
             variables |= {"loss_scale": self.scaler.dynamic_scale, "skipped_updates": optimizer.skipped_updates}
         return {name: variable.numpy().item() for name, variable in variables.items()}
 
-    def __call__(self, gradients: Sequence[Tensor], totals: Totals) -> None:
+    def __call__(self, gradients: Sequence[Tensor], totals: Totals, norm: Tensor) -> None:
         """Takes in a batch: assigns to all of this replica's variables.
 
         Args:
             gradients: Of the weighted sum of losses over all replicas, without the loss scale.
             totals: Over all replicas.
+            norm: The gradients' global norm, from outside this function: on the CPU XLA is slow at such sums.
         """
         optimizer = self.optimizer
         optimizer.loss_sum.assign_add(tf.cast(totals.loss, "float64"))
@@ -99,7 +100,7 @@ class OptimizerUpdate:
         optimizer.elements.assign_add(totals.elements)
         weight = tf.cast(totals.weight, "float32")
         if self.accumulate == 1:
-            self._update([_mean(gradient, weight) for gradient in gradients])
+            self._update([_mean(gradient, weight) for gradient in gradients], _mean(norm, weight))
             return
         for sum_, gradient in zip(optimizer.gradients_accumulated, gradients, strict=True):
             sum_.assign_add(gradient)
@@ -111,7 +112,8 @@ class OptimizerUpdate:
     def _update_and_reset(self) -> None:
         optimizer = self.optimizer
         weight = optimizer.weight_accumulated.value
-        self._update([_mean(sum_.value, weight) for sum_ in optimizer.gradients_accumulated])
+        gradients = [_mean(sum_.value, weight) for sum_ in optimizer.gradients_accumulated]
+        self._update(gradients, tf.linalg.global_norm(gradients))
         for variable in (
             *optimizer.gradients_accumulated,
             optimizer.weight_accumulated,
@@ -119,9 +121,8 @@ class OptimizerUpdate:
         ):
             variable.assign(keras.ops.zeros_like(variable))
 
-    def _update(self, gradients: list[Tensor]) -> None:
+    def _update(self, gradients: list[Tensor], norm: Tensor) -> None:
         """One update; none, and a smaller scale, where a scaled gradient is not finite."""
-        norm = tf.linalg.global_norm(gradients)
         self.optimizer.gradient_norm.assign(tf.cast(norm, "float32"))
         if self.scaler is None:
             self._apply(gradients)

@@ -79,11 +79,11 @@ class TensorFlowTrainer:
         gradients, totals = _sum_over_replicas((result.gradients, result.totals))
         state = self._same_in_all_replicas(step.state_variables, result.state)
 
-        def update(gradients: list[Tensor], totals: Totals, state: list[Tensor]) -> None:
+        def update(gradients: list[Tensor], totals: Totals, norm: Tensor, state: list[Tensor]) -> None:
             _assign(step.state_variables, state)
-            self.optimizer_update(gradients, totals)
+            self.optimizer_update(gradients, totals, norm)
 
-        self._in_each_replica(update, gradients, totals, state)
+        self._in_each_replica(update, gradients, totals, tf.linalg.global_norm(gradients), state)
 
     def test_step(self: Any, data: Any) -> None:
         step = StepFunction(self, training=False, jit_compile=self.jit_compile)
