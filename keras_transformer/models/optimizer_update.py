@@ -63,6 +63,10 @@ class OptimizerUpdate:
                 optimizer.gradients_accumulated = [
                     optimizer.add_variable_from_reference(variable, name="accumulated") for variable in self.variables
                 ]
+        if self.optimizer.use_ema and not self.optimizer.iterations.numpy():
+            # `fit` ends in the averages, also where it made no update: until there is one they are the weights.
+            for average, variable in zip(self.optimizer._model_variables_moving_average, self.variables, strict=True):
+                average.assign(variable)
 
     def scale(self) -> Tensor | None:
         """The loss scale of the next batch, `None` if the loss is not scaled."""

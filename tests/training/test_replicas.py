@@ -88,12 +88,16 @@ def test_what_xla_compiles_is_in_each_replicas_graph(jit_compile, caplog):
     assert ("no XLA" in caplog.text) is not jit_compile
 
 
-def test_auto_is_no_xla_on_the_cpu_and_says_so(caplog):
+def test_auto_on_the_cpu_compiles_the_update_alone_and_says_so(caplog):
     caplog.set_level("INFO", "keras_transformer")
     model = tagger(compile_options={"jit_compile": "auto"})
-    fit(model, rows(8))
-    assert not demands_xla(model, rows(8))
-    assert "no XLA" in caplog.text
+    expected = tagger()
+    assert fit(model, rows(24)) == pytest.approx(fit(expected, rows(24)), rel=1e-6)
+    assert_same_weights(model, expected)
+    assert demands_xla(model, rows(8)) == {"CPU:0"} or demands_xla(model, rows(8)) == {""}
+    assert model.jit_compile is False
+    assert "plain graphs, XLA compiles the update alone" in caplog.text
+    assert model.get_compile_config()["jit_compile"] == "auto"
 
 
 @pytest.mark.parametrize("jit_compile", [False, True])
@@ -290,6 +294,6 @@ def test_optimizers_that_update_all_at_once_are_refused():
         tagger(optimizer=lambda: keras.optimizers.Nadam())
 
 
-def test_accumulation_survives_the_file(tmp_path):
+def test_accumulation_is_in_the_compile_config():
     model = tagger(optimizer=accumulating(2))
     assert model.get_compile_config()["optimizer"]["config"]["gradient_accumulation_steps"] == 2
