@@ -16,6 +16,7 @@ import logging
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
@@ -24,7 +25,14 @@ from sacrebleu.metrics import BLEU
 
 import keras_transformer as kt
 
-SIZES = {"num_encoder_layers": 4, "num_decoder_layers": 4, "d_model": 128, "d_ff": 256, "num_heads": 4, "dropout": 0.3}
+SIZES: dict[str, Any] = {
+    "num_encoder_layers": 4,
+    "num_decoder_layers": 4,
+    "d_model": 128,
+    "d_ff": 256,
+    "num_heads": 4,
+    "dropout": 0.3,
+}
 WARMUP_STEPS = 2000
 HIGHEST_RATE = 0.005
 LENGTH_PENALTIES = (0.6, 1.0, 1.4)
@@ -70,7 +78,7 @@ def train(args: argparse.Namespace) -> tuple[kt.Transformer, kt.Tokenizer, int]:
     model.build()
     highest = (SIZES["d_model"] * WARMUP_STEPS) ** -0.5  # of the paper's schedule
     model.compile(
-        kt.transformer_optimizer(int(SIZES["d_model"]), WARMUP_STEPS, scale=HIGHEST_RATE / highest),
+        kt.transformer_optimizer(SIZES["d_model"], WARMUP_STEPS, scale=HIGHEST_RATE / highest),
         loss=kt.SmoothedCrossentropy(0.1),
         weighted_metrics=[kt.TokenAccuracy(), kt.Perplexity()],
         jit_compile=args.jit_compile,
