@@ -60,7 +60,7 @@ def make_dataset(
         seed: seed of the order.
         rows_multiple_of: the rows of each batch are a multiple of this, the number of replicas for example.
         bucket_edges: ascending lengths of the buckets; `max_length` is added. Fewer edges: fewer compilations, more
-            padding. If not given, those of 8, 10, 12, 14, 16, 20, 24, ... that save more padding than a shape costs.
+            padding. If not given, at most 24 of the corpus' own lengths, those that save more padding than they cost.
         cache_directory: existing folder for the temporary files with the token ids (2 or 4 bytes per token and 16 per
             pair); the system's temporary folder if not given. They vanish with the dataset.
 

@@ -2,42 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-DEFAULT_EDGES = (
-    8,
-    10,
-    12,
-    14,
-    16,
-    20,
-    24,
-    28,
-    32,
-    40,
-    48,
-    56,
-    64,
-    80,
-    96,
-    128,
-    192,
-    256,
-    384,
-    512,
-    768,
-    1024,
-    1536,
-    2048,
-    3072,
-    4096,
-)
-
-# Each shape is compiled once by XLA, so a shape of its own must save the cells of this many batches an epoch.
-BATCHES_PER_SHAPE = 2
+# XLA compiles each shape once: a shape of its own must save the cells of a quarter of a batch an epoch, and more where
+# there would be more shapes than this.
+BATCHES_PER_SHAPE = 0.25
+MAX_SHAPES = 24
+MAX_CANDIDATES = 256
 
 
 @dataclass(frozen=True)
@@ -106,12 +80,17 @@ def make_buckets(
         batch_tokens: rows x length of a bucket is at most this.
         max_length: the last edge.
         rows_multiple_of: rows of each bucket are a multiple of this.
-        edges: ascending lengths. If not given, those of `DEFAULT_EDGES` that are worth a shape of their own.
+        edges: ascending lengths; `max_length` is added. If not given, those of the corpus' own lengths that save more
+            padding than a shape costs, `MAX_SHAPES` at most.
 
     Returns:
         A tuple of `Bucket`.
     """
-    ladder = [*(int(edge) for edge in (edges or DEFAULT_EDGES) if edge < max_length), max_length]
+    if edges is not None:
+        ladder = [*(int(edge) for edge in edges if edge < max_length), max_length]
+    else:
+        own = np.unique(lengths)
+        ladder = own[np.linspace(0, len(own) - 1, min(len(own), MAX_CANDIDATES)).round().astype(int)].tolist()
     up_to = np.searchsorted(np.sort(lengths), ladder, side="right").tolist()
 
     def bucket(first: int, last: int) -> Bucket:
@@ -121,20 +100,22 @@ def make_buckets(
 
     if edges is not None:
         chosen = [bucket(index, index + 1) for index in range(len(ladder))]
-    else:
-        # best[k]: the cheapest way to put all pairs up to edge k - 1 into buckets, and its cost in cells.
-        best: list[tuple[int, list[Bucket]]] = [(0, [])]
-        for last in range(1, len(ladder) + 1):
-            ways = [(best[first], bucket(first, last)) for first in range(last)]
-            best.append(
-                min(
-                    ((cost + new.cells + _shape_cost(new, batch_tokens), [*old, new]) for (cost, old), new in ways),
-                    key=lambda way: way[0],
-                )
+        return tuple(one for one in chosen if one.pairs)
+    shape_cost = BATCHES_PER_SHAPE * batch_tokens
+    while len(buckets := _cheapest(bucket, len(ladder), shape_cost)) > MAX_SHAPES:
+        shape_cost *= 2
+    return tuple(buckets)
+
+
+def _cheapest(bucket: Callable[[int, int], Bucket], edges: int, shape_cost: float) -> list[Bucket]:
+    """The buckets with the fewest cells, where each costs so many cells besides its own."""
+    best: list[tuple[float, list[Bucket]]] = [(0.0, [])]  # of all pairs up to edge 0, 1, ...: the cost, and how
+    for last in range(1, edges + 1):
+        ways = [(best[first], bucket(first, last)) for first in range(last)]
+        best.append(
+            min(
+                ((cost + new.cells + shape_cost, [*old, new]) for (cost, old), new in ways),
+                key=lambda way: way[0],
             )
-        chosen = best[-1][1]
-    return tuple(one for one in chosen if one.pairs)
-
-
-def _shape_cost(bucket: Bucket, batch_tokens: int) -> int:
-    return BATCHES_PER_SHAPE * batch_tokens if bucket.pairs else 0
+        )
+    return best[-1][1]
