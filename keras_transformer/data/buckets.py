@@ -71,7 +71,12 @@ class BatchingReport:
 
 
 def make_buckets(
-    lengths: np.ndarray, batch_tokens: int, max_length: int, rows_multiple_of: int, edges: Sequence[int] | None = None
+    lengths: np.ndarray,
+    batch_tokens: int,
+    max_length: int,
+    rows_multiple_of: int,
+    edges: Sequence[int] | None = None,
+    max_shapes: int = MAX_SHAPES,
 ) -> tuple[Bucket, ...]:
     """The buckets of a corpus, shortest first, none of them empty.
 
@@ -81,7 +86,8 @@ def make_buckets(
         max_length: the last edge.
         rows_multiple_of: rows of each bucket are a multiple of this.
         edges: ascending lengths; `max_length` is added. If not given, those of the corpus' own lengths that save more
-            padding than a shape costs, `MAX_SHAPES` at most.
+            padding than a shape costs.
+        max_shapes: largest number of buckets, if `edges` is not given.
 
     Returns:
         A tuple of `Bucket`.
@@ -102,7 +108,7 @@ def make_buckets(
         chosen = [bucket(index, index + 1) for index in range(len(ladder))]
         return tuple(one for one in chosen if one.pairs)
     shape_cost = BATCHES_PER_SHAPE * batch_tokens
-    while len(buckets := _cheapest(bucket, len(ladder), shape_cost)) > MAX_SHAPES:
+    while len(buckets := _cheapest(bucket, len(ladder), shape_cost)) > max_shapes:
         shape_cost *= 2
     return tuple(buckets)
 
