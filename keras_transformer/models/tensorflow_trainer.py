@@ -56,14 +56,15 @@ class TensorFlowTrainer:
         call = _FIT.bind(self, *args, **kwargs)
         x: Any = call.arguments.get("x")
         callbacks = call.arguments.get("callbacks") or []
-        if not isinstance(callbacks, keras.callbacks.CallbackList):
-            callbacks = list(callbacks) if isinstance(callbacks, (list, tuple)) else [callbacks]
+        if isinstance(callbacks, keras.callbacks.CallbackList):
+            everyone = callbacks.callbacks
+        else:
+            everyone = callbacks = list(callbacks) if isinstance(callbacks, (list, tuple)) else [callbacks]
         if hasattr(x, "set_epoch"):
             from keras_transformer.data.batching import EpochOrder
 
-            callbacks.append(EpochOrder(x))
+            everyone.insert(0, EpochOrder(x))
         call.arguments["callbacks"] = callbacks
-        everyone = list(getattr(callbacks, "callbacks", callbacks))
         for callback in everyone:
             if hasattr(callback, "set_callbacks"):
                 callback.set_callbacks(everyone)
