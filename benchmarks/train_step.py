@@ -2,9 +2,9 @@
 
 Random tokens without padding, dropout 0.1 (of attention weights too), label smoothing 0.1, Adam, tied embeddings:
 
-    python benchmarks/train_step.py --size small
-    python benchmarks/train_step.py --size base --steps 7 --no-jit-compile --dtype mixed_bfloat16
-    python benchmarks/train_step.py --size small --strategy mirrored
+    python benchmarks/train_step.py --size small --jit-compile
+    python benchmarks/train_step.py --size base --steps 7 --dtype mixed_bfloat16
+    python benchmarks/train_step.py --size small --jit-compile --strategy mirrored
 
 The share is 3 (forward and backward) * 2 * (weights of matrix products) * (tokens that pass through them), by the
 time and by the rate of float32 products of 1024 x 1024 matrices: NumPy's, and TensorFlow's, which may differ by far.
@@ -129,7 +129,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size", choices=SIZES, default="small", help="(default: %(default)s)")
     parser.add_argument("--dtype", default="float32", help="a Keras dtype policy (default: %(default)s)")
-    parser.add_argument("--jit-compile", action=argparse.BooleanOptionalAction, default=True, help="compile with XLA")
+    parser.add_argument("--jit-compile", action=argparse.BooleanOptionalAction, default="auto", help="compile with XLA")
     parser.add_argument("--strategy", choices=["none", "mirrored"], default="none", help="mirrored: 2 logical CPUs")
     parser.add_argument("--attention-dropout", type=float, default=0.1, help="(default: %(default)s)")
     parser.add_argument("--steps", type=int, default=20, help="steps of a run (default: %(default)s)")
