@@ -10,7 +10,7 @@ import tensorflow as tf
 Tensor = Any
 
 # Replica r draws its random numbers from the seeds moved by r times this; replica 0 draws what one device draws.
-SEED_STRIDE = 0x9E3779B1
+SEED_STRIDE = 1_000_003
 
 
 class Totals(NamedTuple):
@@ -58,7 +58,7 @@ class StepFunction:
         context = tf.distribute.get_replica_context()
         known = self.model.variables
         values = [tf.convert_to_tensor(variable.value) for variable in known]
-        replica = tf.convert_to_tensor(context.replica_id_in_sync_group)
+        replica = tf.cast(context.replica_id_in_sync_group, tf.int64)
         step = tf.function(self._step, jit_compile=True, autograph=False) if self.jit_compile else self._step
         gradients, totals, state = step(values, data, scale, replica)
         return Result(list(gradients), totals, list(state))
@@ -66,8 +66,8 @@ class StepFunction:
     def _step(self, values: Sequence[Tensor], data: Any, scale: Tensor | None, replica: Tensor) -> tuple:
         model = self.model
         x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
-        trainable = {id(variable): index for index, variable in enumerate(model.variables)}
-        watched = [values[trainable[id(variable)]] for variable in model.trainable_variables]
+        places = {id(variable): place for place, variable in enumerate(model.variables)}
+        watched = [values[places[id(variable)]] for variable in model.trainable_variables]
         seeds = {id(generator.state) for generator in model._all_seed_generators()}
         offset = tf.stack([replica * SEED_STRIDE, 0]) if seeds else None
         with _Scope(model.variables, values, seeds, offset) as scope, tf.GradientTape() as tape:
