@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from taggers import strategy
 
 import keras_transformer as kt
 
@@ -28,9 +29,7 @@ def test_two_replicas_make_one_devices_step(make_model, tmp_path, lengths):
     )
     one.save(tmp_path / "model.keras")
     before = one.get_weights()
-    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
-    assert strategy.num_replicas_in_sync == 2
-    with strategy.scope():
+    with strategy(2).scope():
         two = keras.saving.load_model(tmp_path / "model.keras")
 
     logs = []
