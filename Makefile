@@ -10,11 +10,12 @@ FITS := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
 PYTHON := $(shell for python in python3 python3.13 python3.12 python3.11; do \
 	$$python -c '$(FITS)' 2>/dev/null && echo $$python && break; done)
 
-.PHONY: demo test test-fast lint types format lock clean help
+.PHONY: demo test test-serving test-fast lint types format lock clean help
 
 help:
 	@echo "make demo       train on the built-in sample, translate, export: about 5 minutes"
 	@echo "make test       everything that a release needs: about 20 minutes at most"
+	@echo "make test-serving  the export where servers run it: C runtime, clients, load, fuzz; needs gcc, fetches 1.3 GB"
 	@echo "make test-fast  lint and the quick tests: for the inner loop"
 	@echo "make format     let ruff format the code"
 	@echo "make lock       resolve all versions anew into $(LOCK)"
@@ -24,6 +25,11 @@ demo: $(VENV)/.runtime
 
 test: lint types
 	$(PYTEST)
+
+# TensorFlow's C library of this version and of a server's, and a stand-in that speaks the server's protocol.
+test-serving: $(VENV)/.serving
+	$(BIN)/python tools/serving_wheels.py 2.20 >/dev/null
+	$(BIN)/python -m pytest tests/serving_runtime
 
 test-fast: lint
 	$(PYTEST) -m "not slow"
@@ -44,7 +50,7 @@ lock: $(VENV)/.dev
 		--extra dev --extra tfds --extra serving --extra notebooks pyproject.toml -o $(LOCK)
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache runs
+	rm -rf $(VENV) .venv-serving-* .pytest_cache .mypy_cache .ruff_cache runs
 
 $(VENV)/.runtime: pyproject.toml $(LOCK) | $(BIN)/python
 	PIP_CONSTRAINT=$(LOCK) $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
@@ -53,6 +59,10 @@ $(VENV)/.runtime: pyproject.toml $(LOCK) | $(BIN)/python
 $(VENV)/.dev: pyproject.toml $(LOCK) | $(BIN)/python
 	PIP_CONSTRAINT=$(LOCK) $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@ $(VENV)/.runtime
+
+$(VENV)/.serving: $(VENV)/.dev
+	PIP_CONSTRAINT=$(LOCK) $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,serving]'
+	@touch $@
 
 $(BIN)/python:
 	@test -n "$(PYTHON)" || { \

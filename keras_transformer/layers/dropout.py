@@ -7,6 +7,7 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.layers.arguments import check_probability
+from keras_transformer.layers.random_bits import keys_of, mix
 
 Tensor = Any
 
@@ -83,31 +84,10 @@ def keep_mask(shape: tuple, rate: float, seed_state: Tensor) -> Tensor:
         `shape`, bool, `True` where an element stays.
     """
     size = shape[0] * shape[1]
-    key, second_key = _keys(seed_state)
+    state = ops.cast(seed_state, "uint32")
+    keys = keys_of(state[0], state[1])
     numbers = ops.cast(ops.arange((size + 1) // 2, dtype="int32"), "uint32")
-    words = ops.view(ops.expand_dims(_mix(numbers, key, second_key), -1), "uint16")  # (n, 1) -> (n, 2): two halves
+    words = ops.view(ops.expand_dims(mix(numbers, *keys), -1), "uint16")  # (n, 1) -> (n, 2): two halves
     limit = np.uint16(min(max(round((1 - rate) * 2**16), 1), 2**16 - 1))
     halves = ops.reshape(words, (-1,))
     return ops.reshape((halves if isinstance(size, int) and size % 2 == 0 else halves[:size]) < limit, shape)
-
-
-def _keys(seed_state: Tensor) -> tuple[Tensor, Tensor]:
-    """Two keys of 32 bits from a seed and a call's number: neighbouring seeds and calls get unrelated ones."""
-    state = ops.cast(seed_state, "uint32")
-    seed = _mix(state[0], np.uint32(0x9E3779B9), np.uint32(0x85EBCA6B))
-    key = _mix(state[1], seed, np.uint32(0xC2B2AE35))
-    return key, _mix(key, seed, np.uint32(0x27D4EB2F))
-
-
-def _mix(numbers: Tensor, key: Tensor, second_key: Tensor) -> Tensor:
-    """A bijection of the 32-bit integers, another one for each pair of keys, after which no pattern is left.
-
-    Two keys, one before each multiplication: with one alone, two calls' numbers would be one sequence, shifted.
-    """
-    mixed = ops.multiply(_fold(ops.bitwise_xor(numbers, key), 16), np.uint32(0x7FEB352D))
-    mixed = ops.multiply(ops.add(_fold(mixed, 15), second_key), np.uint32(0x846CA68B))
-    return _fold(mixed, 16)
-
-
-def _fold(numbers: Tensor, bits: int) -> Tensor:
-    return ops.bitwise_xor(numbers, ops.bitwise_right_shift(numbers, np.uint32(bits)))

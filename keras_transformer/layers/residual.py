@@ -77,5 +77,7 @@ class ResidualConnection(keras.layers.Layer):
 
 def normalize(norm: keras.layers.LayerNormalization, sequence: Tensor) -> Tensor:
     """Normalizes all positions, below each other: XLA:CPU sums the gain's gradient over rows faster than over axes."""
+    if len(sequence.shape) == 2:
+        return norm(sequence)
     rows = ops.reshape(sequence, (-1, sequence.shape[-1]))  # (B, T, D) -> (B * T, D)
     return ops.reshape(norm(rows), ops.shape(sequence))

@@ -25,7 +25,9 @@ class ServedTranslator(tf.Module):
 
     def __init__(self, translator: Translator) -> None:
         super().__init__(name="translator")
-        self.weights = list(translator.model.weights)
+        # TensorFlow's variables, not Keras' around them: of those, copies would be saved and restored, and the
+        # function's own variables stay empty in a C++ server.
+        self.weights = [weight.value for weight in translator.model.weights]
         self.source_tokenizer = translator.source_tokenizer
         self.target_tokenizer = translator.target_tokenizer
 

@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import tensorflow as tf
 
-from keras_transformer.decoding.beam_search import beam_search
+from keras_transformer.decoding.generate import sample_ids, search_ids
 from keras_transformer.decoding.length_penalty import check_length_penalty
 from keras_transformer.layers.arguments import check_positive
 from keras_transformer.models.transformer import Transformer
+from keras_transformer.serving.in_place import InPlaceCache
+from keras_transformer.serving.long_text import Sentences, join_sentences, split_sentences
 from keras_transformer.text.tokenizer import Tokenizer
 from keras_transformer.text.vocabulary import END_TOKEN_ID, PAD_TOKEN_ID
 from keras_transformer.training.losses import label_log_likelihood
+
+LONGER_THAN_SOURCE = 50  # tokens that a translation may have more than its source (section 6.1 of the paper)
+SENTENCES_AT_ONCE = 64  # in the graph, whatever the number and length of the texts: bounds the memory
+
+
+class Sources(NamedTuple):
+    """What is searched for B texts: P sentences' tokens, and how the texts are made of them."""
+
+    ids: tf.Tensor  # (P, S), int32
+    sentences: Sentences
+    truncated: tf.Tensor  # (B,), bool: whether something was cut
 
 
 class TextToText:
@@ -24,6 +39,10 @@ class TextToText:
         num_beams: int = 4,
         length_penalty: float = 0.6,
         max_length: int = 256,
+        min_target_length: int = 1,
+        max_target_length: int | None = None,
+        coverage_penalty: float = 0.0,
+        no_repeat_ngram_size: int = 0,
     ) -> None:
         self.model = model
         self.source_tokenizer = source_tokenizer
@@ -31,6 +50,9 @@ class TextToText:
         self.num_beams = check_positive("num_beams", num_beams)
         self.length_penalty = check_length_penalty(length_penalty)
         self.max_length = check_positive("max_length", max_length)
+        self.min_target_length = check_positive("min_target_length", min_target_length)
+        self.max_target_length = max_target_length and check_positive("max_target_length", max_target_length)
+        self.coverage_penalty, self.no_repeat_ngram_size = coverage_penalty, no_repeat_ngram_size
         for side, tokenizer in (("source", self.source_tokenizer), ("target", self.target_tokenizer)):
             expected = model.get_config()[f"{side}_vocabulary_size"]
             if tokenizer.vocabulary_size != expected:
@@ -46,33 +68,106 @@ class TextToText:
         if not model.built:
             model.build()
 
+    def sources(self, texts: tf.Tensor) -> Sources:
+        """`(B,)` strings to what is searched: a text that is too long by its sentences, another one as it is."""
+        long = self.source_tokenizer.tokenize(texts).row_lengths() > self.max_length - 1
+        sentences = split_sentences(texts, long)
+        ids, cut = self.source_ids(sentences.texts)
+        cut_texts = tf.math.unsorted_segment_max(tf.cast(cut, tf.int32), sentences.rows, tf.shape(texts)[0]) > 0
+        return Sources(ids, sentences, cut_texts | sentences.truncated)
+
     def source_ids(self, texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Text to encoder input: `(B,)` -> ids `(B, S)`, int32, each row ended by the end token, and `truncated`."""
+        """`(B,)` strings to encoder input: ids `(B, S)`, int32, each row ended by the end token; and what was cut."""
         ids = self.source_tokenizer.tokenize(texts)
-        truncated = ids.row_lengths() > self.max_length - 1
+        cut = ids.row_lengths() > self.max_length - 1
         ids = ids[:, : self.max_length - 1]
         ends = tf.fill([ids.nrows(), 1], END_TOKEN_ID)
-        return tf.concat([ids, ends], axis=1).to_tensor(), truncated
+        return tf.concat([ids, ends], axis=1).to_tensor(), cut
 
-    def translate_batch(self, texts: tf.Tensor, num_hypotheses: int = 1) -> dict[str, tf.Tensor]:
-        """`(B,)` strings -> translation and score, `(B, n)`, and truncated, `(B,)`; an empty sentence stays empty."""
-        encoder_token_ids, truncated = self.source_ids(texts)
+    def target_limits(self, encoder_token_ids: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """The longest and the shortest translation of every row, `(P,)`, int32, and the longest of all."""
         lengths = tf.reduce_sum(tf.cast(encoder_token_ids != PAD_TOKEN_ID, tf.int32), axis=1)
-        # An empty sentence, its end token alone, is ended at once. Else 50 tokens more than the source (section 6.1).
-        max_lengths = tf.where(lengths == 1, 1, lengths + 50)
-        encoder_sequence, encoder_padding_mask = self.model.encode(encoder_token_ids, training=False)
-        max_length = tf.shape(encoder_token_ids)[1] + 50
-        ids, scores = beam_search(
-            self.model.step,
-            self.model.init_state(encoder_sequence, encoder_padding_mask, max_length),
+        limit = self.max_target_length or self.max_length + LONGER_THAN_SOURCE
+        # An empty sentence, its end token alone, is ended at once.
+        longest = tf.where(lengths <= 1, 1, tf.minimum(lengths + LONGER_THAN_SOURCE, limit))
+        shortest = tf.minimum(self.min_target_length, longest)
+        return longest, shortest, tf.minimum(tf.shape(encoder_token_ids)[1] + LONGER_THAN_SOURCE, limit)
+
+    def search(
+        self, encoder_token_ids: tf.Tensor, num_hypotheses: int = 1, **options: Any
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """`(P, S)` source ids -> target ids `(P, n, L)` and scores `(P, n)`."""
+        max_lengths, min_lengths, max_length = self.target_limits(encoder_token_ids)
+        return search_ids(
+            self.model,
+            encoder_token_ids,
             max_lengths,
             max_length,
             num_beams=self.num_beams,
             length_penalty=self.length_penalty,
             num_hypotheses=num_hypotheses,
+            min_lengths=min_lengths if self.min_target_length > 1 else None,
+            coverage_penalty=self.coverage_penalty,
+            no_repeat_ngram_size=self.no_repeat_ngram_size,
+            **{"cache_class": InPlaceCache, **options},
         )
-        flat = self.target_tokenizer.detokenize(tf.reshape(ids, [-1, max_length]))
-        return {"translation": tf.reshape(flat, [-1, num_hypotheses]), "score": scores, "truncated": truncated}
+
+    def draw(self, encoder_token_ids: tf.Tensor, num_samples: int = 1, **options: Any) -> tuple[tf.Tensor, tf.Tensor]:
+        """As `search`, with target ids that are drawn."""
+        max_lengths, min_lengths, max_length = self.target_limits(encoder_token_ids)
+        return sample_ids(
+            self.model,
+            encoder_token_ids,
+            max_lengths,
+            max_length,
+            num_samples=num_samples,
+            length_penalty=self.length_penalty,
+            min_lengths=min_lengths if self.min_target_length > 1 else None,
+            no_repeat_ngram_size=self.no_repeat_ngram_size,
+            **{"cache_class": InPlaceCache, **options},
+        )
+
+    def target_texts(self, ids: tf.Tensor) -> tf.Tensor:
+        """`(P, n, L)` target ids -> `(P, n)` strings."""
+        flat = self.target_tokenizer.detokenize(tf.reshape(ids, [-1, tf.shape(ids)[2]]))
+        return tf.reshape(flat, tf.shape(ids)[:2])
+
+    def join(self, translations: tf.Tensor, scores: tf.Tensor, sources: Sources) -> dict[str, tf.Tensor]:
+        """`(P, n)` translations and scores of the sentences -> those of the texts, `(B, n)`: scores are added."""
+        number = tf.shape(sources.truncated)[0]
+        return {
+            "translation": join_sentences(translations, sources.sentences),
+            "score": tf.math.unsorted_segment_sum(scores, sources.sentences.rows, number),
+            "truncated": sources.truncated,
+        }
+
+    def translate_batch(self, texts: tf.Tensor, num_hypotheses: int = 1) -> dict[str, tf.Tensor]:
+        """`(B,)` strings -> translation and score, `(B, n)`, and truncated, `(B,)`; an empty sentence stays empty."""
+        sources = self.sources(texts)
+        number = tf.shape(sources.ids)[0]
+
+        def some(start: tf.Tensor, translations: tf.Tensor, scores: tf.Tensor) -> tuple[tf.Tensor, ...]:
+            ids = sources.ids[start : start + SENTENCES_AT_ONCE]
+            used = tf.reduce_any(ids != PAD_TOKEN_ID, axis=0)
+            target_ids, new_scores = self.search(tf.boolean_mask(ids, used, axis=1), num_hypotheses)
+            new = tf.reshape(self.target_texts(target_ids), [-1, num_hypotheses])
+            return (
+                start + SENTENCES_AT_ONCE,
+                tf.concat([translations, new], axis=0),
+                tf.concat([scores, new_scores], axis=0),
+            )
+
+        _, translations, scores = tf.while_loop(
+            lambda start, *_: start < number,
+            some,
+            (0, tf.zeros([0, num_hypotheses], tf.string), tf.zeros([0, num_hypotheses])),
+            shape_invariants=(
+                tf.TensorShape([]),
+                tf.TensorShape([None, num_hypotheses]),
+                tf.TensorShape([None, num_hypotheses]),
+            ),
+        )
+        return self.join(translations, scores, sources)
 
     def score_batch(self, sources: tf.Tensor, targets: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """`(B,)` strings twice -> log-probabilities, numbers of target tokens, and truncated, each `(B,)`."""

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-import json
 import os
-import zipfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import keras
 import numpy as np
 import tensorflow as tf
 
 from keras_transformer.layers.arguments import check_positive
 from keras_transformer.models.transformer import Transformer
+from keras_transformer.serving.batches import SearchInBatches, check_texts
 from keras_transformer.serving.export import export_translator
-from keras_transformer.serving.files import new_directory
+from keras_transformer.serving.saving import load_translator, save_translator
 from keras_transformer.serving.text_to_text import TextToText
 from keras_transformer.text.tokenizer import Tokenizer
 from keras_transformer.visualization.attention_maps import AttentionMaps
+
+_SETTINGS = (
+    *("num_beams", "length_penalty", "max_length", "min_target_length", "max_target_length"),
+    *("coverage_penalty", "no_repeat_ngram_size"),
+)
 
 
 class Hypothesis(NamedTuple):
@@ -45,8 +48,15 @@ class Translator(TextToText):
         target_tokenizer: The tokenizer of the target side; the source's if not given.
         num_beams: Live hypotheses in the search; 1 is greedy.
         length_penalty: alpha of the length penalty; 0.6 in the paper.
-        max_length: The longest source in tokens, its end included; what is longer is cut, and said to be.
-            A translation may have 50 tokens more than its source, as in the paper.
+        max_length: The longest source in tokens, its end included. A longer text is translated sentence by sentence
+            and joined again with its white space; a sentence that is longer still is cut, and said to be.
+        min_target_length: The shortest translation in tokens, its end included.
+        max_target_length: The longest translation in tokens, its end included; 50 more than its source if not given,
+            as in the paper.
+        coverage_penalty: beta of the coverage penalty of Wu et al. (2016); 0 for none.
+        no_repeat_ngram_size: n for which no n tokens come twice in a translation; 0 for no such rule.
+        jit_compile: Whether XLA compiles the search: faster, after some seconds of compiling for each of a few shapes.
+            An export never needs XLA.
 
     Raises:
         ValueError: If an argument has an impossible value, or a tokenizer's vocabulary is not the model's.
@@ -68,9 +78,26 @@ class Translator(TextToText):
         num_beams: int = 4,
         length_penalty: float = 0.6,
         max_length: int = 256,
+        min_target_length: int = 1,
+        max_target_length: int | None = None,
+        coverage_penalty: float = 0.0,
+        no_repeat_ngram_size: int = 0,
+        jit_compile: bool = False,
     ) -> None:
-        super().__init__(model, source_tokenizer, target_tokenizer, num_beams, length_penalty, max_length)
-        self._functions: dict[tuple, Any] = {}
+        super().__init__(
+            model,
+            source_tokenizer,
+            target_tokenizer,
+            num_beams=num_beams,
+            length_penalty=length_penalty,
+            max_length=max_length,
+            min_target_length=min_target_length,
+            max_target_length=max_target_length,
+            coverage_penalty=coverage_penalty,
+            no_repeat_ngram_size=no_repeat_ngram_size,
+        )
+        self.jit_compile = jit_compile
+        self._in_batches = SearchInBatches(self)
 
     def __call__(self, texts: Sequence[str]) -> list[str]:
         """The best translation of every sentence, in the order given.
@@ -83,36 +110,85 @@ class Translator(TextToText):
         """
         return [hypotheses[0].text for hypotheses in self.translate(texts)]
 
-    def translate(self, texts: Sequence[str], num_hypotheses: int = 1, batch_size: int = 32) -> list[list[Hypothesis]]:
-        """The n best translations of every sentence, with their scores.
+    def translate(
+        self,
+        texts: Sequence[str],
+        num_hypotheses: int = 1,
+        batch_size: int = 32,
+        prefixes: Sequence[str] | None = None,
+    ) -> list[list[Hypothesis]]:
+        """The n best translations of every text, with their scores.
 
         Args:
-            texts: Any number of sentences. They are batched by length and handed back in the order given.
+            texts: Any number of texts. Their sentences are batched by length and handed back in the order given.
             num_hypotheses: n, at most `num_beams`.
             batch_size: Sentences searched at once.
+            prefixes: As many beginnings of translations, "" where there is none: the search goes on after their tokens.
 
         Returns:
-            For every sentence n hypotheses, best first.
+            For every text n hypotheses, best first.
 
         Raises:
             TypeError: If `texts` is a single string.
             ValueError: If an argument has an impossible value.
         """
-        texts = _check_texts("texts", texts)
+        texts = check_texts("texts", texts)
         check_positive("num_hypotheses", num_hypotheses)
+
+        def search(ids: tf.Tensor, prefix_ids: tf.Tensor | None = None, **options: Any) -> tuple[tf.Tensor, tf.Tensor]:
+            return self.search(ids, num_hypotheses, prefix_ids=prefix_ids, **options)
+
+        return self._translate(texts, ("search", num_hypotheses), search, batch_size, prefixes)
+
+    def sample(
+        self,
+        texts: Sequence[str],
+        num_samples: int = 1,
+        temperature: float = 1.0,
+        top_k: int | None = None,
+        top_p: float = 1.0,
+        seed: int = 0,
+        batch_size: int = 32,
+    ) -> list[list[Hypothesis]]:
+        """Translations that are drawn and not searched.
+
+        Args:
+            texts, batch_size: As in `translate`.
+            num_samples: How many of every text.
+            temperature, top_k, top_p: As in `sample`.
+            seed: What a text gets is a function of the text, the seed and the sample's number.
+
+        Returns:
+            For every text `num_samples` hypotheses, in the order drawn.
+
+        Raises:
+            TypeError: If `texts` is a single string.
+            ValueError: If an argument has an impossible value.
+        """
+        texts = check_texts("texts", texts)
+        check_positive("num_samples", num_samples)
+        how = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
+
+        def draw(ids: tf.Tensor, **options: Any) -> tuple[tf.Tensor, tf.Tensor]:
+            return self.draw(ids, num_samples, **how, **options)
+
+        return self._translate(texts, ("sample", num_samples, *how.values()), draw, batch_size)
+
+    def _translate(
+        self,
+        texts: list[str],
+        key: tuple,
+        search: Callable,
+        batch_size: int,
+        prefixes: Sequence[str] | None = None,
+    ) -> list[list[Hypothesis]]:
         check_positive("batch_size", batch_size)
-        translate = self._translate_function(num_hypotheses)
-        order = sorted(range(len(texts)), key=lambda index: len(texts[index]))
-        results: list[list[Hypothesis]] = [[] for _ in texts]
-        for start in range(0, len(order), batch_size):
-            rows = order[start : start + batch_size]
-            outputs = {name: value.numpy() for name, value in translate([texts[row] for row in rows]).items()}
-            for position, row in enumerate(rows):
-                results[row] = [
-                    Hypothesis(text.decode(), float(score), bool(outputs["truncated"][position]))
-                    for text, score in zip(outputs["translation"][position], outputs["score"][position], strict=True)
-                ]
-        return results
+        settings = tuple(getattr(self, name) for name in (*_SETTINGS, "jit_compile"))
+        rows = self._in_batches.run(texts, (*key, *settings), search, self.jit_compile, batch_size, prefixes)
+        return [
+            [Hypothesis(text.decode(), float(score), bool(truncated)) for text, score in zip(*row, strict=True)]
+            for *row, truncated in rows
+        ]
 
     def score(self, sources: Sequence[str], targets: Sequence[str], batch_size: int = 32) -> tuple[Any, Any]:
         """How likely the model finds given translations.
@@ -130,7 +206,7 @@ class Translator(TextToText):
             TypeError: If a side is a single string.
             ValueError: If the sides differ in number, or a source is longer than `max_length`.
         """
-        sources, targets = _check_texts("sources", sources), _check_texts("targets", targets)
+        sources, targets = check_texts("sources", sources), check_texts("targets", targets)
         check_positive("batch_size", batch_size)
         if len(sources) != len(targets):
             raise ValueError(
@@ -179,17 +255,6 @@ class Translator(TextToText):
             **{kind: np.concatenate([np.asarray(layer) for layer in layers]) for kind, layers in scores.items()},
         )
 
-    def _translate_function(self, num_hypotheses: int) -> Any:
-        """One trace for every number and length of sentences."""
-        settings = (num_hypotheses, self.num_beams, self.length_penalty, self.max_length)
-        if settings not in self._functions:
-            self._functions[settings] = tf.function(
-                lambda texts: self.translate_batch(texts, num_hypotheses),
-                input_signature=[tf.TensorSpec([None], tf.string, name="text")],
-                autograph=False,
-            )
-        return self._functions[settings]
-
     def save(self, directory: str | os.PathLike[str]) -> None:
         """Writes model, tokenizers and settings.
 
@@ -199,18 +264,7 @@ class Translator(TextToText):
         Args:
             directory: Where to; a translator that is there already is replaced.
         """
-        directory = Path(directory).resolve()
-        if directory.exists() and not (directory / "translator.json").is_file():
-            raise ValueError(f"{directory} exists and is no saved translator: give another directory.")
-        with new_directory(directory, replace=True) as temporary:
-            self.model.save(temporary / "model.keras")
-            self.source_tokenizer.save(temporary / "source.spm")
-            if self.target_tokenizer is not self.source_tokenizer:
-                self.target_tokenizer.save(temporary / "target.spm")
-            settings = {name: getattr(self, name) for name in ("num_beams", "length_penalty", "max_length")}
-            tokenizers = [self.source_tokenizer.fingerprint, self.target_tokenizer.fingerprint]
-            description = json.dumps({"settings": settings, "tokenizers": tokenizers}, indent=2)
-            (temporary / "translator.json").write_text(description + "\n", encoding="utf-8")
+        save_translator(self, Path(directory).resolve(), {name: getattr(self, name) for name in _SETTINGS})
 
     @classmethod
     def load(cls, directory: str | os.PathLike[str]) -> Translator:
@@ -223,22 +277,7 @@ class Translator(TextToText):
             FileNotFoundError: If there is no saved translator, or one of its files is missing.
             ValueError: If a file is damaged, or not the one that was saved.
         """
-        directory = Path(directory)
-        if not (directory / "translator.json").is_file():
-            raise FileNotFoundError(f"{directory}: no saved translator (translator.json is missing).")
-        try:
-            saved = json.loads((directory / "translator.json").read_text(encoding="utf-8"))
-            settings, fingerprints = saved["settings"], saved["tokenizers"]
-        except (ValueError, KeyError, TypeError) as error:
-            raise ValueError(f"{directory / 'translator.json'} is damaged: save the translator again.") from error
-        source = Tokenizer.load(directory / "source.spm")
-        target = source if fingerprints[0] == fingerprints[1] else Tokenizer.load(directory / "target.spm")
-        if [source.fingerprint, target.fingerprint] != fingerprints:
-            raise ValueError(f"{directory}: the tokenizers are not those that were saved: save the translator again.")
-        try:
-            model = keras.models.load_model(directory / "model.keras")
-        except (ValueError, OSError, KeyError, zipfile.BadZipFile) as error:
-            raise ValueError(f"{directory / 'model.keras'} is missing or damaged: {error}") from error
+        model, source, target, settings = load_translator(Path(directory))
         return cls(model, source, target, **settings)
 
     def export(
@@ -246,13 +285,3 @@ class Translator(TextToText):
     ) -> Path:
         """Writes the SavedModel that TensorFlow Serving loads. See `export_translator`."""
         return export_translator(self, directory, version, sentences)
-
-
-def _check_texts(name: str, texts: Sequence[str]) -> list[str]:
-    if isinstance(texts, (str, bytes)):
-        raise TypeError(f"`{name}` must be a list of strings, not one string: [{texts!r}].")
-    texts = list(texts)
-    for text in texts:
-        if not isinstance(text, str):
-            raise TypeError(f"`{name}` must hold strings. Received: {text!r}")
-    return texts

@@ -55,8 +55,9 @@ def test_one_trace_serves_every_length_and_number(model, tokenizers, sources):
     assert len({text.count(" ") for text in many}) > 15
     for start in range(0, 200, 40):
         assert len(translator.translate(many[start : start + 40], batch_size=7 + start // 40)) == 40
-    (function,) = translator._functions.values()
-    assert function.experimental_get_tracing_count() == 1
+    functions = translator._in_batches._functions.values()
+    assert len(functions) == 3  # text to ids, the search, ids to text
+    assert {function.experimental_get_tracing_count() for function in functions} == {1}
 
 
 def test_the_n_best_are_distinct_and_descending(model, tokenizers, texts, sources):

@@ -1,0 +1,35 @@
+"""The coverage penalty: a translation that has not looked at a source token may have left it out."""
+
+from collections.abc import Callable
+from typing import Any
+
+from keras import ops
+
+Tensor = Any
+
+
+def log_coverage(coverage: Tensor) -> Tensor:
+    """Sum over the source of log(min(coverage, 1)): at most 0, which is where every token has got its share.
+
+    Args:
+        coverage: `(R, S)`: the attention that each source token has got in all steps together; 1 on padding. A token
+            without any counts as 1e-6.
+
+    Returns:
+        `(R,)`, float32.
+
+    Reference:
+        Wu et al. (2016), "Google's Neural Machine Translation System", equation 14.
+    """
+    return ops.sum(ops.log(ops.clip(ops.cast(coverage, "float32"), 1e-6, 1.0)), axis=-1)
+
+
+def check_coverage_penalty(coverage_penalty: float, num_beams: int, coverage: Callable | None) -> None:
+    """Raises `ValueError` where the penalty is negative, or there is nothing to choose by it or to read it from."""
+    if not coverage_penalty >= 0:
+        raise ValueError(f"`coverage_penalty` must be 0 or more. Received: coverage_penalty={coverage_penalty!r}")
+    if coverage_penalty and (num_beams == 1 or coverage is None):
+        raise ValueError(
+            "`coverage_penalty` needs `num_beams` of 2 or more and `coverage`. "
+            f"Received: num_beams={num_beams}, coverage={coverage!r}"
+        )

@@ -1,0 +1,116 @@
+"""Many texts from Python: their sentences by length, a batch at a time, and back in the order given."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from keras_transformer.models.hypotheses_cache import HypothesesCache
+from keras_transformer.serving.compiled_search import CompiledSearch
+from keras_transformer.serving.text_to_text import TextToText
+from keras_transformer.text.vocabulary import END_TOKEN_ID, PAD_TOKEN_ID
+
+TEXTS_AT_ONCE = 4096  # tokenized together; their sentences are sorted by length
+
+
+class SearchInBatches:
+    """Runs a search over the sentences of many texts, and keeps what was traced or compiled for it.
+
+    Args:
+        graph: What turns texts into ids and ids into texts.
+    """
+
+    def __init__(self, graph: TextToText) -> None:
+        self.graph = graph
+        self._functions: dict[tuple, Any] = {}
+
+    def run(
+        self,
+        texts: list[str],
+        key: tuple,
+        search: Callable,
+        jit_compile: bool,
+        batch_size: int,
+        prefixes: Sequence[str] | None,
+    ) -> list[tuple]:
+        """For every text its n translations, their n scores, and whether it was cut.
+
+        Args:
+            texts: Any number.
+            key: What the search depends on, besides its arguments.
+            search: `search(ids)` or `search(ids, prefix_ids)`, with the keyword `cache_class`.
+            jit_compile: Whether XLA compiles the search.
+            batch_size: Sentences searched at once.
+            prefixes: As many beginnings of translations, or `None`.
+        """
+        if prefixes is not None and len(check_texts("prefixes", prefixes)) != len(texts):
+            raise ValueError(
+                f"`prefixes` must be as many as `texts`. Received: {len(prefixes)} prefixes, {len(texts)} texts"
+            )
+        function = self._search_function((*key, prefixes is not None), search, jit_compile)
+        rows: list[tuple] = []
+        for start in range(0, len(texts), TEXTS_AT_ONCE):
+            some = slice(start, start + TEXTS_AT_ONCE)
+            rows += self._run_some(texts[some], function, batch_size, None if prefixes is None else prefixes[some])
+        return rows
+
+    def _run_some(
+        self, texts: list[str], search: Callable, batch_size: int, prefixes: Sequence[str] | None
+    ) -> list[tuple]:
+        sources = self._function(self.graph.sources, tf.TensorSpec([None], tf.string))(tf.constant(texts))
+        to_texts = self._function(self.graph.target_texts, tf.TensorSpec([None, None, None], tf.int32))
+        ids, prefix_ids = sources.ids.numpy(), None
+        if prefixes is not None:
+            prefix_ids = self._prefix_ids(prefixes, sources.sentences.rows.numpy())
+        lengths = (ids != PAD_TOKEN_ID).sum(axis=1)
+        order = np.argsort(lengths, kind="stable")
+        found: list[tuple[Any, Any]] = []
+        for start in range(0, len(order), batch_size):
+            rows = order[start : start + batch_size]
+            others = () if prefix_ids is None else (tf.constant(prefix_ids[rows]),)
+            target_ids, scores = search(tf.constant(ids[rows, : lengths[rows].max()]), *others)
+            found.append((to_texts(target_ids), scores))
+        back = np.argsort(order)
+        translations, scores = (tf.gather(tf.concat(each, axis=0), back) for each in zip(*found, strict=True))
+        outputs = self.graph.join(translations, scores, sources)
+        return list(zip(*(outputs[name].numpy() for name in ("translation", "score", "truncated")), strict=True))
+
+    def _prefix_ids(self, prefixes: Sequence[str], rows: np.ndarray) -> np.ndarray:
+        """`(P, L)`: the prefix of every text's first sentence, padding in the others."""
+        ids = self.graph.target_tokenizer.tokenize(list(prefixes)).to_tensor().numpy()
+        is_first = np.concatenate([[True], rows[1:] != rows[:-1]])
+        return np.where(is_first[:, None], ids[rows], PAD_TOKEN_ID)
+
+    def _function(self, function: Callable, signature: tf.TensorSpec) -> Any:
+        """One trace for every number and length of sentences."""
+        key = (function.__name__, self.graph.max_length)
+        if key not in self._functions:
+            self._functions[key] = tf.function(function, input_signature=[signature], autograph=False)
+        return self._functions[key]
+
+    def _search_function(self, key: tuple, search: Callable, jit_compile: bool) -> Any:
+        """The search in a plain graph, traced once for every shape; or compiled by XLA, for a few rounded shapes."""
+        if key not in self._functions:
+            if jit_compile:
+                compiled = functools.partial(search, cache_class=HypothesesCache)
+                self._functions[key] = CompiledSearch(compiled, (END_TOKEN_ID,))
+            else:
+                number = 2 if key[-1] else 1
+                signature = [tf.TensorSpec([None, None], tf.int32)] * number
+                self._functions[key] = tf.function(search, input_signature=signature, autograph=False)
+        return self._functions[key]
+
+
+def check_texts(name: str, texts: Sequence[str]) -> list[str]:
+    """The texts as a list; raises `TypeError` where it is one string, or holds something else."""
+    if isinstance(texts, (str, bytes)):
+        raise TypeError(f"`{name}` must be a list of strings, not one string: [{texts!r}].")
+    texts = list(texts)
+    for text in texts:
+        if not isinstance(text, str):
+            raise TypeError(f"`{name}` must hold strings. Received: {text!r}")
+    return texts
