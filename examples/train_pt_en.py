@@ -92,7 +92,7 @@ def run(args: argparse.Namespace) -> None:
     translations = show(translator, text.test, sentences)
     kt.plot_attention(translator.attention(sentences[0])).savefig(run_directory / "attention.png", dpi=150)
 
-    export = translator.export(run_directory / "export", sentences=sentences)
+    export = translator.export(run_directory / "export", warmup=sentences)
     if translate_in_fresh_process(export, sentences) != translations:
         raise RuntimeError(f"{export} translates otherwise than the model it was made from.")
     print(f"\n{export}: a fresh process with TensorFlow and TF-Text alone gives the same {len(sentences)} texts.")

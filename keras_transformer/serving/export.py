@@ -2,96 +2,157 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Sequence
+from importlib.metadata import version as installed_version
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
+import keras
 import tensorflow as tf
 
-from keras_transformer.decoding.next_token import IMPOSSIBLE
+from keras_transformer._version import __version__
+from keras_transformer.layers.arguments import check_positive
 from keras_transformer.serving.files import new_directory
+from keras_transformer.serving.operation_check import demands_xla, operations, unknown_operations
+from keras_transformer.serving.self_check import check_export
+from keras_transformer.serving.served_translator import PIECE_SEPARATOR, ServedTranslator
+from keras_transformer.serving.warmup import write_warmup
 
 if TYPE_CHECKING:
     from keras_transformer.serving.translator import Translator
 
-# Every export must do these: nothing, accents, other scripts, an emoji, two lines, a text longer than the limit.
-_SELF_CHECK = ("", "São João 日本 😀", "a\nb", "x" * 4000)
-
-
-class ServedTranslator(tf.Module):
-    """What goes into the SavedModel: weights, tokenizers and the function from text to text, and no Keras object."""
-
-    def __init__(self, translator: Translator) -> None:
-        super().__init__(name="translator")
-        # TensorFlow's variables, not Keras' around them: of those, copies would be saved and restored, and the
-        # function's own variables stay empty in a C++ server.
-        self.weights = [weight.value for weight in translator.model.weights]
-        self.source_tokenizer = translator.source_tokenizer
-        self.target_tokenizer = translator.target_tokenizer
-
-        def serving_default(text: tf.Tensor) -> dict[str, tf.Tensor]:
-            outputs = translator.translate_batch(text)
-            return {
-                "translation": outputs["translation"][:, 0],
-                "score": outputs["score"][:, 0],
-                "truncated": outputs["truncated"],
-            }
-
-        self.serving_default = tf.function(
-            serving_default, input_signature=[tf.TensorSpec([None], tf.string, name="text")], autograph=False
-        )
+# In the server's text format, wrapped as its proto asks. Sizes up to the largest: a batch is filled up to one of them.
+_BATCHING = """max_batch_size {{ value: {largest} }}
+batch_timeout_micros {{ value: 5000 }}
+max_enqueued_batches {{ value: 256 }}
+num_batch_threads {{ value: 2 }}
+{sizes}
+"""
 
 
 def export_translator(
     translator: Translator,
     directory: str | os.PathLike[str],
     version: int | None = None,
-    sentences: Sequence[str] = (),
+    warmup: Sequence[str] = (),
+    target_server: str = "2.20",
+    num_hypotheses: int | None = None,
+    max_batch_size: int = 32,
+    model_name: str = "translator",
+    metadata: dict[str, Any] | None = None,
 ) -> Path:
-    """Writes `directory/version`, a SavedModel with the signature `serving_default`.
+    """Writes `directory/version`, a SavedModel with the signatures of `ServedTranslator`.
 
-    Input `text`, string `(batch)`; outputs `translation`, string `(batch)`, `score`, float32 `(batch)`, and
-    `truncated`, bool `(batch)`. It needs TensorFlow and TF-Text's SentencePiece ops, and not this package. Before it
-    appears, it is loaded and must give the translator's own texts.
+    It needs TensorFlow and TF-Text, and not this package. Before it appears, every operation is looked up in the list
+    of the server's, and a fresh process loads it and must give the translator's own texts for 50 sentences. Beside it
+    `directory/batching_params.pbtxt` says how the server makes batches, in it `assets.extra` holds
+    `tf_serving_warmup_requests` and `model_info.json`.
 
     Args:
         translator: A `Translator`.
         directory: The model's base directory, which a server watches.
         version: The version's number; one more than the highest that is there if not given.
-        sentences: Texts that the export must translate as the translator does, besides a few fixed ones.
+        warmup: Texts that the server translates before it is ready, at every batch size, besides the shortest and one
+            of the longest; they are among those that are compared.
+        target_server: The version of TensorFlow Serving that must be able to run it.
+        num_hypotheses: How many translations `nbest` gives; `num_beams` if not given.
+        max_batch_size: The most sentences that the server puts together.
+        model_name: The name in the warm-up requests.
+        metadata: What `model_info.json` says besides, for example `{"bleu": 41.0}`.
 
     Returns:
         The path of the version's directory.
 
     Raises:
-        ValueError: If `version` is not a positive integer.
+        ValueError: If an argument has an impossible value.
         FileExistsError: If the version is there already.
-        RuntimeError: If the export translates otherwise than the translator, or the weights are no numbers; nothing is
-            left then.
+        RuntimeError: If the server lacks an operation, the export translates otherwise than the translator, or the
+            weights are no numbers; nothing is left then.
     """
     directory = Path(directory)
     if version is None:
         version = max((int(path.name) for path in directory.glob("[0-9]*") if path.name.isdecimal()), default=0) + 1
     if isinstance(version, bool) or not isinstance(version, int) or not 1 <= version < 2**63:
         raise ValueError(f"`version` must be a positive integer. Received: version={version!r}")
+    check_positive("max_batch_size", max_batch_size)
+    num_hypotheses = check_positive(
+        "num_hypotheses", translator.num_beams if num_hypotheses is None else num_hypotheses
+    )
+    if num_hypotheses > translator.num_beams:
+        raise ValueError(
+            "`num_hypotheses` must be at most the translator's `num_beams`. "
+            f"Received: num_hypotheses={num_hypotheses}, num_beams={translator.num_beams}"
+        )
+    batch_sizes = sorted({*(2**power for power in range(max_batch_size.bit_length())), max_batch_size})
     with new_directory(directory / str(version)) as temporary:
-        served = ServedTranslator(translator)
-        tf.saved_model.save(served, str(temporary), signatures={"serving_default": served.serving_default})
-        _check(translator, temporary, [*_SELF_CHECK, *sentences])
+        served = ServedTranslator(translator, num_hypotheses)
+        tf.saved_model.save(served, str(temporary), signatures=served.functions)
+        _check_operations(temporary, target_server)
+        write_warmup(temporary, model_name, ["", _longest(translator), *warmup], batch_sizes)
+        information = _information(translator, temporary, target_server, num_hypotheses, metadata or {})
+        (temporary / "assets.extra" / "model_info.json").write_text(
+            json.dumps(information, indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
+        )
+        check_export(translator, temporary, warmup)
+        _write_batching(directory, batch_sizes)
     return directory / str(version)
 
 
-def _check(translator: Translator, path: Path, texts: list[str]) -> None:
-    expected = [hypotheses[0] for hypotheses in translator.translate(texts)]
-    outputs = tf.saved_model.load(str(path)).signatures["serving_default"](text=tf.constant(texts))
-    for index, hypothesis in enumerate(expected):
-        if not hypothesis.score > IMPOSSIBLE / 2:
-            raise RuntimeError(f"The model finds no sentence for {texts[index][:80]!r}: are its weights numbers?")
-        text, score = outputs["translation"][index].numpy().decode(), float(outputs["score"][index])
-        if text != hypothesis.text or not np.isclose(score, hypothesis.score, rtol=1e-4, atol=1e-4):
-            raise RuntimeError(
-                f"The export translates {texts[index][:80]!r} otherwise than the translator: "
-                f"{text!r} ({score}) instead of {hypothesis.text!r} ({hypothesis.score})."
-            )
+def _check_operations(path: Path, target_server: str) -> None:
+    if missing := unknown_operations(path, target_server):
+        raise RuntimeError(
+            f"TensorFlow Serving {target_server} cannot run this export: {'; '.join(missing[:5])}. "
+            "Give a newer `target_server`, or leave out what needs it."
+        )
+    if demanding := demands_xla(path):
+        raise RuntimeError(f"The graph demands XLA, which TensorFlow Serving has not: {'; '.join(demanding[:5])}.")
+
+
+def _longest(translator: Translator) -> str:
+    """One sentence that fills the limit: a frequent piece again and again."""
+    (piece,) = translator.source_tokenizer.detokenize([[4 + translator.source_tokenizer.vocabulary_size // 2]]).numpy()
+    return " ".join([piece.decode().strip() or "a"] * (translator.max_length - 1))
+
+
+def _information(
+    translator: Translator, path: Path, target_server: str, num_hypotheses: int, metadata: dict[str, Any]
+) -> dict[str, Any]:
+    names = ("num_beams", "length_penalty", "max_length", "min_target_length", "max_target_length")
+    return {
+        **metadata,
+        "versions": {
+            "keras_transformer": __version__,
+            "tensorflow": tf.__version__,
+            "tensorflow_text": installed_version("tensorflow-text"),
+            "keras": keras.__version__,
+        },
+        "target_server": target_server,
+        "signatures": ["serving_default", "nbest", "score", "attention"],
+        "num_hypotheses": num_hypotheses,
+        "piece_separator": PIECE_SEPARATOR,
+        "search": {name: getattr(translator, name) for name in names},
+        "model": {
+            "dtype": translator.model.dtype_policy.name,
+            "parameters": translator.model.count_params(),
+            **{
+                name: value
+                for name, value in translator.model.get_config().items()
+                if isinstance(value, int) and name != "trainable"
+            },
+        },
+        "vocabulary": {
+            "source": translator.source_tokenizer.fingerprint,
+            "target": translator.target_tokenizer.fingerprint,
+        },
+        "operations": operations(path),
+    }
+
+
+def _write_batching(directory: Path, batch_sizes: Sequence[int]) -> None:
+    """Whole or not at all, since a server may read it meanwhile."""
+    sizes = "\n".join(f"allowed_batch_sizes: {size}" for size in batch_sizes)
+    temporary = directory / f".batching_params.{os.getpid()}"
+    temporary.write_text(_BATCHING.format(largest=batch_sizes[-1], sizes=sizes), encoding="utf-8")
+    temporary.replace(directory / "batching_params.pbtxt")

@@ -28,6 +28,17 @@ def known_servers() -> list[str]:
     return sorted(versions, key=lambda version: [int(part) for part in version.split(".")])
 
 
+def operations(saved_model_directory: str | os.PathLike[str]) -> list[str]:
+    """The names of all operations in a SavedModel's graphs and functions, in alphabetical order.
+
+    Raises:
+        FileNotFoundError: If there is no `saved_model.pb`.
+    """
+    graphs = _meta_graphs(saved_model_directory)
+    functions = {function.signature.name for graph in graphs for function in graph.graph_def.library.function}
+    return sorted({node.op for graph in graphs for node, _ in _nodes(graph)} - functions)
+
+
 def unknown_operations(saved_model_directory: str | os.PathLike[str], target_server: str) -> list[str]:
     """What a SavedModel says that a server of `target_server` does not understand, in its graphs and functions.
 

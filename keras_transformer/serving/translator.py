@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO
 
+import keras
 import numpy as np
 import tensorflow as tf
 
@@ -14,8 +15,10 @@ from keras_transformer.layers.arguments import check_positive
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.serving.batches import SearchInBatches, check_texts
 from keras_transformer.serving.export import export_translator
+from keras_transformer.serving.hypothesis import Hypothesis
 from keras_transformer.serving.saving import load_translator, save_translator
 from keras_transformer.serving.text_to_text import TextToText
+from keras_transformer.serving.translate_file import translate_file
 from keras_transformer.text.tokenizer import Tokenizer
 from keras_transformer.visualization.attention_maps import AttentionMaps
 
@@ -23,18 +26,6 @@ _SETTINGS = (
     *("num_beams", "length_penalty", "max_length", "min_target_length", "max_target_length"),
     *("coverage_penalty", "no_repeat_ngram_size"),
 )
-
-
-class Hypothesis(NamedTuple):
-    """One translation of one sentence.
-
-    `score` is the log-probability over the length penalty, `truncated` whether the source was cut to the longest
-    length.
-    """
-
-    text: str
-    score: float
-    truncated: bool
 
 
 class Translator(TextToText):
@@ -100,14 +91,7 @@ class Translator(TextToText):
         self._in_batches = SearchInBatches(self)
 
     def __call__(self, texts: Sequence[str]) -> list[str]:
-        """The best translation of every sentence, in the order given.
-
-        Args:
-            texts: Any number of sentences.
-
-        Returns:
-            As many strings.
-        """
+        """The best translation of every text, in the order given."""
         return [hypotheses[0].text for hypotheses in self.translate(texts)]
 
     def translate(
@@ -255,6 +239,15 @@ class Translator(TextToText):
             **{kind: np.concatenate([np.asarray(layer) for layer in layers]) for kind, layers in scores.items()},
         )
 
+    def translate_file(
+        self,
+        source: str | os.PathLike[str] | BinaryIO,
+        target: str | os.PathLike[str] | BinaryIO,
+        **options: Any,
+    ) -> int:
+        """Translates a file line by line; see `translate_file`."""
+        return translate_file(self, source, target, **options)
+
     def save(self, directory: str | os.PathLike[str]) -> None:
         """Writes model, tokenizers and settings.
 
@@ -280,8 +273,21 @@ class Translator(TextToText):
         model, source, target, settings = load_translator(Path(directory))
         return cls(model, source, target, **settings)
 
-    def export(
-        self, directory: str | os.PathLike[str], version: int | None = None, sentences: Sequence[str] = ()
-    ) -> Path:
-        """Writes the SavedModel that TensorFlow Serving loads. See `export_translator`."""
-        return export_translator(self, directory, version, sentences)
+    def export(self, directory: str | os.PathLike[str], version: int | None = None, **options: Any) -> Path:
+        """Writes the SavedModel that TensorFlow Serving loads; arguments and errors: see `export_translator`."""
+        return export_translator(self, directory, version, **options)
+
+    def astype(self, dtype: str) -> Translator:
+        """A translator with the same weights in another dtype policy: "bfloat16" halves the weights' memory.
+
+        Args:
+            dtype: A Keras dtype policy. Logits, softmax and scores are at least float32 in each.
+
+        Returns:
+            A new translator with this one's settings; this one is left as it is.
+        """
+        model = Transformer.from_config({**self.model.get_config(), "dtype": dtype})
+        model.build()
+        model.set_weights([keras.ops.convert_to_numpy(keras.ops.cast(x, "float32")) for x in self.model.weights])
+        settings = {name: getattr(self, name) for name in (*_SETTINGS, "jit_compile")}
+        return Translator(model, self.source_tokenizer, self.target_tokenizer, **settings)

@@ -206,6 +206,10 @@ class Tokenizer(tf.Module):
             raise ValueError(f"`token_ids` must lie in [0, {self._vocabulary_size}). Received: {ids}")
         return [piece.decode() for piece in self._op.id_to_string(tf.constant(ids)).numpy()]
 
+    def id_to_string(self, token_ids: Any) -> tf.Tensor:
+        """As `pieces`, inside a graph: an int32 tensor of ids to strings of the same shape."""
+        return self._op.id_to_string(token_ids)
+
     def id_to_piece(self, token_id: int) -> str:
         """The piece of one id, for example `id_to_piece(3) == "</s>"`."""
         return self.pieces([token_id])[0]

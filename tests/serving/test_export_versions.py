@@ -43,7 +43,7 @@ def test_versions_count_up_and_are_never_overwritten(small, tmp_path):
     with pytest.raises(FileExistsError, match="9 exists already"):
         small.export(tmp_path, version=9)
     assert (tmp_path / "9" / "saved_model.pb").stat() == before
-    assert names(tmp_path) == ["1", "10", "9", "notes"]
+    assert names(tmp_path) == ["1", "10", "9", "batching_params.pbtxt", "notes"]
 
 
 @pytest.mark.parametrize("version", [0, -1, True, 1.0, "1"])
@@ -119,7 +119,7 @@ def test_the_callers_sentences_are_checked_too(small, tmp_path):
 
     wrong = WrongOfCats(small.model, small.source_tokenizer, small.target_tokenizer, num_beams=1)
     with pytest.raises(RuntimeError, match="The export translates 'gato' otherwise"):
-        wrong.export(tmp_path, sentences=["o", "gato"])
+        wrong.export(tmp_path, warmup=["o", "gato"])
     assert names(tmp_path) == []
     assert wrong.export(tmp_path).name == "1"
 

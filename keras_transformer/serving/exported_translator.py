@@ -1,0 +1,79 @@
+"""An export used from Python: the SavedModel with its settings fixed, and nothing of the model's code."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import tensorflow as tf
+
+from keras_transformer.layers.arguments import check_positive
+from keras_transformer.serving.batches import check_texts
+from keras_transformer.serving.hypothesis import Hypothesis
+
+
+class ExportedTranslator:
+    """Translates with what `Translator.export` wrote, as a server does.
+
+    Args:
+        directory: A version's directory, or the base directory, whose highest version is taken.
+
+    Raises:
+        FileNotFoundError: If there is no export.
+    """
+
+    def __init__(self, directory: str | os.PathLike[str]) -> None:
+        import tensorflow_text  # noqa: F401 (its operations are in the graph)
+
+        self.directory = find_export(Path(directory))
+        self._signatures = tf.saved_model.load(str(self.directory)).signatures
+
+    @property
+    def num_hypotheses(self) -> int:
+        """How many translations there are at most."""
+        return int(self._signatures["nbest"].structured_outputs["score"].shape[1])
+
+    def __call__(self, texts: Sequence[str]) -> list[str]:
+        """The best translation of every text, in the order given."""
+        return [hypotheses[0].text for hypotheses in self.translate(texts)]
+
+    def translate(self, texts: Sequence[str], num_hypotheses: int = 1, batch_size: int = 32) -> list[list[Hypothesis]]:
+        """The n best translations of every text; arguments and result are those of `Translator.translate`.
+
+        Raises:
+            TypeError: If `texts` is a single string.
+            ValueError: If an argument has an impossible value.
+        """
+        texts = check_texts("texts", texts)
+        check_positive("batch_size", batch_size)
+        if check_positive("num_hypotheses", num_hypotheses) > self.num_hypotheses:
+            raise ValueError(
+                f"`num_hypotheses` must be at most the {self.num_hypotheses} that {self.directory} was exported with. "
+                f"Received: num_hypotheses={num_hypotheses}"
+            )
+        signature = self._signatures["nbest" if num_hypotheses > 1 else "serving_default"]
+        order = sorted(range(len(texts)), key=lambda index: len(texts[index]))
+        results: list[list[Hypothesis]] = [[] for _ in texts]
+        for start in range(0, len(order), batch_size):
+            rows = order[start : start + batch_size]
+            outputs = signature(text=tf.constant([texts[row] for row in rows]))
+            columns = [outputs[name].numpy().reshape(len(rows), -1) for name in ("translation", "score", "truncated")]
+            for row, translations, scores, (truncated,) in zip(rows, *columns, strict=True):
+                results[row] = [
+                    Hypothesis(text.decode(), float(score), bool(truncated))
+                    for text, score in list(zip(translations, scores, strict=True))[:num_hypotheses]
+                ]
+        return results
+
+
+def find_export(directory: Path) -> Path:
+    """The version's directory: itself, or the highest version below it."""
+    if (directory / "saved_model.pb").is_file():
+        return directory
+    versions = [
+        path for path in directory.glob("[0-9]*") if path.name.isdecimal() and (path / "saved_model.pb").is_file()
+    ]
+    if not versions:
+        raise FileNotFoundError(f"{directory}: no export (no saved_model.pb there or in a numbered directory below).")
+    return max(versions, key=lambda path: int(path.name))
