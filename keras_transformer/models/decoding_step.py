@@ -99,7 +99,9 @@ class LayerStep:
         self.layer, self.cache, self.activation = layer, cache, feed_forward.activation
         self.key_dim, self.value_dim = attention.key_dim, attention.value_dim
         self.dtype, self.precise = layer.compute_dtype, backend.result_type(layer.compute_dtype, "float32")
-        self.query_key_value = affine(attention.query_dense, attention.key_dense, attention.value_dense)
+        self.query, self.key, self.value = (
+            affine(each) for each in (attention.query_dense, attention.key_dense, attention.value_dense)
+        )
         merged_width = self.cache.num_heads * self.value_dim
         self.merge = affine(attention.output_dense, width=merged_width)
         self.cross_query, self.cross_merge = affine(cross.query_dense), affine(cross.output_dense, width=merged_width)
@@ -119,9 +121,9 @@ class LayerStep:
         cross_mask: Tensor,
         index: Tensor,
     ) -> tuple[Tensor, tuple[Tensor, Tensor], Tensor]:
-        layer, width = self.layer, self.cache.num_heads * self.key_dim
+        layer = self.layer
         read = layer.self_attention_residual.before(x)
-        query, *new = ops.split(self.query_key_value(read), (width, 2 * width), axis=-1)
+        query, new = self.query(read), (self.key(read), self.value(read))
         keys, values = (self.cache.write(old, update, index) for old, update in zip(keys_and_values, new, strict=True))
         attended, _ = self._attend(query, ops.swapaxes(keys, -1, -2), values, visible)
         x = layer.self_attention_residual(x, self.merge(attended))
@@ -149,17 +151,20 @@ class Affine(NamedTuple):
         return product if self.bias is None else product + self.bias
 
 
-def affine(*projections: keras.layers.Layer, width: int | None = None) -> Affine:
-    """Projections of one input in one: `Dense` or `EinsumDense` layers, their kernels flattened to `(width, F)`.
+def affine(projection: keras.layers.Layer, width: int | None = None) -> Affine:
+    """A `Dense` or `EinsumDense` layer whose kernel is flattened to `(width, F)`.
 
     Args:
-        *projections: Built layers whose kernels begin with the input's axes.
-        width: The input's size; that of the kernels' first axis if not given.
+        projection: A built layer; its kernel begins with the input's axes.
+        width: The input's size; that of the kernel's first axis if not given.
+
+    Raises:
+        ValueError: If the layer is quantized: such a kernel means nothing by itself.
     """
-    dtype = projections[0].compute_dtype
-    kernels = [ops.reshape(each.kernel, (width or each.kernel.shape[0], -1)) for each in projections]
-    kernel = ops.cast(kernels[0] if len(kernels) == 1 else ops.concatenate(kernels, axis=-1), dtype)
-    if projections[0].bias is None:
-        return Affine(kernel, None)
-    biases = [ops.reshape(each.bias, (-1,)) for each in projections]
-    return Affine(kernel, ops.cast(biases[0] if len(biases) == 1 else ops.concatenate(biases), dtype))
+    if projection.quantization_mode:
+        raise ValueError(
+            f"{projection.path} is quantized to {projection.quantization_mode}: search with the model before `quantize`."
+        )
+    dtype, bias = projection.compute_dtype, projection.bias
+    kernel = ops.cast(ops.reshape(projection.kernel, (width or projection.kernel.shape[0], -1)), dtype)
+    return Affine(kernel, None if bias is None else ops.cast(ops.reshape(bias, (-1,)), dtype))
