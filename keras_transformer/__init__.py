@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from keras_transformer._version import __version__
 from keras_transformer.decoding.beam_search import beam_search
+from keras_transformer.decoding.sampling import sample
 from keras_transformer.layers import (
     DecoderLayer,
     EncoderLayer,
@@ -42,6 +43,7 @@ from keras_transformer.training import (
 if TYPE_CHECKING:
     from keras_transformer.data.batching import EpochOrder, make_dataset
     from keras_transformer.data.corpus import DataError, ParallelCorpus
+    from keras_transformer.serving.exported_translator import ExportedTranslator
     from keras_transformer.serving.translator import Translator
     from keras_transformer.text.tokenizer import Tokenizer
     from keras_transformer.visualization.attention_maps import plot_attention
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
 _ON_FIRST_USE = {
     "DataError": "keras_transformer.data.corpus",
     "EpochOrder": "keras_transformer.data.batching",
+    "ExportedTranslator": "keras_transformer.serving.exported_translator",
     "ParallelCorpus": "keras_transformer.data.corpus",
     "Tokenizer": "keras_transformer.text.tokenizer",
     "Translator": "keras_transformer.serving.translator",
@@ -66,6 +69,7 @@ __all__ = [
     "Encoder",
     "EncoderLayer",
     "EpochOrder",
+    "ExportedTranslator",
     "FeedForward",
     "MultiHeadAttention",
     "ParallelCorpus",
@@ -90,6 +94,7 @@ __all__ = [
     "plot_attention",
     "position_rotation",
     "positional_encoding",
+    "sample",
     "scaled_dot_product_attention",
     "transformer_optimizer",
 ]

@@ -1,4 +1,4 @@
-"""The Python of docs/training.md runs as it stands, block after block, in one process."""
+"""The Python of the pages of docs runs as it stands, block after block, in one process a page."""
 
 import os
 import pathlib
@@ -11,7 +11,7 @@ import pytest
 import keras_transformer as kt
 
 ROOT = pathlib.Path(kt.__file__).parents[1]
-PAGE = ROOT / "docs" / "training.md"
+TRAINING, DECODING = ROOT / "docs" / "training.md", ROOT / "docs" / "decoding.md"
 NOT_RUN = "<!-- not run: needs several machines -->"
 
 # Two logical CPUs stand for two GPUs, and the tiny preset is tinier.
@@ -30,9 +30,19 @@ PRESETS["tiny"] |= {"num_encoder_layers": 1, "num_decoder_layers": 1, "d_model":
 RUN = "exec(compile(pathlib.Path(sys.argv[1]).read_text(), sys.argv[2], 'exec'), {'__name__': 'page'})"
 
 
-def blocks():
+# What `make demo` leaves, untrained.
+TRANSLATOR = """
+import keras_transformer as kt
+sentences = [text for pair in kt.ParallelCorpus.sample("test") for text in pair]
+tokenizer = kt.Tokenizer.train(sentences, vocabulary_size=400)
+model = kt.Transformer.from_preset("tiny", source_vocabulary_size=400)
+kt.Translator(model, tokenizer, max_target_length=8).save("runs/pt_en/translator")
+"""
+
+
+def blocks(page):
     """Of each Python block its first line's number, counted from 1, its text, and whether it is to be run."""
-    text = PAGE.read_text(encoding="utf-8")
+    text = page.read_text(encoding="utf-8")
     found = []
     for match in re.finditer(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
         before = text[: match.start()].rstrip("\n").rpartition("\n")[2]
@@ -40,27 +50,27 @@ def blocks():
     return found
 
 
-def test_every_block_is_seen():
-    text = PAGE.read_text(encoding="utf-8")
-    assert len(blocks()) == text.count("```python") >= 10
-    assert [run for _, _, run in blocks()].count(False) == text.count(NOT_RUN) == 1
-    for line, block, _ in blocks():
-        compile(block, f"{PAGE}, line {line}", "exec")
+@pytest.mark.parametrize(("page", "least", "not_run"), [(TRAINING, 10, 1), (DECODING, 3, 0)])
+def test_every_block_is_seen(page, least, not_run):
+    text = page.read_text(encoding="utf-8")
+    assert len(blocks(page)) == text.count("```python") >= least
+    assert [run for _, _, run in blocks(page)].count(False) == text.count(NOT_RUN) == not_run
+    for line, block, _ in blocks(page):
+        compile(block, f"{page}, line {line}", "exec")
 
 
-@pytest.mark.slow
-def test_the_blocks_run(tmp_path):
-    """At their own lines' numbers, so that a traceback names the line of the page."""
-    lines = [""] * len(PAGE.read_text(encoding="utf-8").splitlines())
-    for first, block, run in blocks():
-        if run:
+def run(page, preamble, directory):
+    """The page's blocks at their own lines' numbers, so that a traceback names the line of the page."""
+    lines = [""] * len(page.read_text(encoding="utf-8").splitlines())
+    for first, block, is_run in blocks(page):
+        if is_run:
             parts = block.splitlines()
             lines[first - 1 : first - 1 + len(parts)] = parts
-    script = tmp_path / "blocks.py"
+    script = directory / "blocks.py"
     script.write_text("\n".join(lines), encoding="utf-8")
     process = subprocess.run(
-        [sys.executable, "-c", PREAMBLE + RUN, str(script), str(PAGE)],
-        cwd=tmp_path,  # the blocks write into `runs`
+        [sys.executable, "-c", PREAMBLE + preamble + RUN, str(script), str(page)],
+        cwd=directory,  # the blocks write into `runs`
         env={**os.environ, "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": ""},
         capture_output=True,
         text=True,
@@ -68,6 +78,12 @@ def test_the_blocks_run(tmp_path):
         timeout=300,
     )
     assert process.returncode == 0, process.stderr[-3000:]
+    return process
+
+
+@pytest.mark.slow
+def test_training_runs(tmp_path):
+    process = run(TRAINING, "", tmp_path)
     for said in (
         "training on 1 replica in float32: plain graphs",
         "training on 2 replicas in float32: plain graphs",
@@ -76,3 +92,10 @@ def test_the_blocks_run(tmp_path):
         "going on from runs/",
     ):
         assert said in process.stderr, said
+
+
+@pytest.mark.slow
+def test_decoding_runs(tmp_path):
+    run(DECODING, TRANSLATOR, tmp_path)
+    assert len((tmp_path / "english.txt").read_text(encoding="utf-8").split("\n")) == 3
+    assert not list(tmp_path.glob("*.partial*"))

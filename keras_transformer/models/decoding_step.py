@@ -163,7 +163,7 @@ def affine(projection: keras.layers.Layer, width: int | None = None) -> Affine:
     """
     if projection.quantization_mode:
         raise ValueError(
-            f"{projection.path} is quantized to {projection.quantization_mode}: search with the model before `quantize`."
+            f"{projection.path} is quantized to {projection.quantization_mode}: search with the model before that."
         )
     dtype, bias = projection.compute_dtype, projection.bias
     kernel = ops.cast(ops.reshape(projection.kernel, (width or projection.kernel.shape[0], -1)), dtype)
