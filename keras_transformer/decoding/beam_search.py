@@ -105,7 +105,9 @@ def beam_search(
     check_positive("num_beams", num_beams)
     check_positive("num_hypotheses", num_hypotheses)
     check_length_penalty(length_penalty)
-    check_coverage_penalty(coverage_penalty, num_beams, coverage)
+    check_coverage_penalty(coverage_penalty, num_beams)
+    if coverage_penalty and coverage is None:
+        raise ValueError("`coverage_penalty` needs `coverage`. Received: coverage=None")
     if num_hypotheses > num_beams:
         raise ValueError(
             "`num_hypotheses` must be at most `num_beams`. "

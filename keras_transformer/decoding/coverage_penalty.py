@@ -1,6 +1,5 @@
 """The coverage penalty: a translation that has not looked at a source token may have left it out."""
 
-from collections.abc import Callable
 from typing import Any
 
 from keras import ops
@@ -24,12 +23,13 @@ def log_coverage(coverage: Tensor) -> Tensor:
     return ops.sum(ops.log(ops.clip(ops.cast(coverage, "float32"), 1e-6, 1.0)), axis=-1)
 
 
-def check_coverage_penalty(coverage_penalty: float, num_beams: int, coverage: Callable | None) -> None:
-    """Raises `ValueError` where the penalty is negative, or there is nothing to choose by it or to read it from."""
+def check_coverage_penalty(coverage_penalty: float, num_beams: int) -> float:
+    """Returns the penalty, or raises `ValueError`: where it is negative, or there is one beam and nothing to choose."""
     if not coverage_penalty >= 0:
         raise ValueError(f"`coverage_penalty` must be 0 or more. Received: coverage_penalty={coverage_penalty!r}")
-    if coverage_penalty and (num_beams == 1 or coverage is None):
+    if coverage_penalty and num_beams == 1:
         raise ValueError(
-            "`coverage_penalty` needs `num_beams` of 2 or more and `coverage`. "
-            f"Received: num_beams={num_beams}, coverage={coverage!r}"
+            "`coverage_penalty` needs `num_beams` of 2 or more. "
+            f"Received: coverage_penalty={coverage_penalty!r}, num_beams=1"
         )
+    return coverage_penalty

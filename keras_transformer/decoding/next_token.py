@@ -56,14 +56,20 @@ def make_limits(
     Raises:
         ValueError: If `no_repeat_ngram_size` is no integer, 0 or more.
     """
+    check_no_repeat_ngram_size(no_repeat_ngram_size)
+    counts = (None if x is None else ops.cast(x, "int32") for x in (max_lengths, min_lengths, prefix_ids))
+    longest, shortest, prefix = counts
+    return Limits(special, longest, shortest, prefix, no_repeat_ngram_size)
+
+
+def check_no_repeat_ngram_size(no_repeat_ngram_size: int) -> int:
+    """Returns n, or raises `ValueError` where it is no integer, 0 or more."""
     if isinstance(no_repeat_ngram_size, bool) or not isinstance(no_repeat_ngram_size, int) or no_repeat_ngram_size < 0:
         raise ValueError(
             "`no_repeat_ngram_size` must be an integer, 0 or more. "
             f"Received: no_repeat_ngram_size={no_repeat_ngram_size!r}"
         )
-    counts = (None if x is None else ops.cast(x, "int32") for x in (max_lengths, min_lengths, prefix_ids))
-    longest, shortest, prefix = counts
-    return Limits(special, longest, shortest, prefix, no_repeat_ngram_size)
+    return no_repeat_ngram_size
 
 
 class NextTokens(NamedTuple):

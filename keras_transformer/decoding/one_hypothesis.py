@@ -7,7 +7,7 @@ import keras
 from keras import ops
 
 from keras_transformer.decoding.length_penalty import check_length_penalty, length_penalty as penalty_of
-from keras_transformer.decoding.next_token import Limits, NextTokens, Step, write_token
+from keras_transformer.decoding.next_token import IMPOSSIBLE, Limits, NextTokens, Step, write_token
 
 Tensor = Any
 Choose = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
@@ -54,7 +54,9 @@ def follow(
         keras.tree.map_structure(ops.convert_to_tensor, state),
     )
     _, _, _, ids, scores, lengths, _ = ops.while_loop(unfinished, body, loop)
-    return ids, scores / penalty_of(lengths, length_penalty)
+    possible = scores > IMPOSSIBLE / 2  # not where no sequence obeys the limits
+    ids = ops.where(ops.expand_dims(possible, 1), ids, special.pad)
+    return ids, ops.where(possible, scores / penalty_of(lengths, length_penalty), IMPOSSIBLE)
 
 
 def pick(candidates: NextTokens, places: Tensor) -> tuple[Tensor, Tensor]:

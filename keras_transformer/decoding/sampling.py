@@ -66,7 +66,7 @@ def sample(
         candidates = _likeliest(candidates, temperature, top_k, top_p)
         noise = gumbel_noise(candidates.token_ids, seeds, index)
         allowed = candidates.scores > IMPOSSIBLE / 2
-        drawn = ops.where(allowed, candidates.scores / temperature + noise, IMPOSSIBLE)
+        drawn = ops.where(allowed, _tempered(candidates.scores, temperature) + noise, -float("inf"))
         return pick(candidates, ops.cast(ops.argmax(drawn, axis=-1), "int32"))
 
     return follow(step, state, draw, limits, max_length, length_penalty)
@@ -80,10 +80,15 @@ def _likeliest(candidates: NextTokens, temperature: float, top_k: int | None, to
     if top_k is not None:
         kept = ops.logical_and(kept, ops.arange(scores.shape[1], dtype="int32") < top_k)
     if top_p < 1:
-        probabilities = ops.softmax(ops.where(kept, scores / temperature, IMPOSSIBLE), axis=-1)
+        probabilities = ops.softmax(ops.where(kept, _tempered(scores, temperature), -3e38), axis=-1)
         before = ops.cumsum(probabilities, axis=-1) - probabilities  # what the likelier ones have together
         kept = ops.logical_and(kept, before < top_p)
     return NextTokens(token_ids, ops.where(kept, scores, IMPOSSIBLE))
+
+
+def _tempered(scores: Tensor, temperature: float) -> Tensor:
+    """Scores over the temperature, the first and largest of a row moved to 0: finite at every temperature."""
+    return (scores - scores[:, :1]) / temperature
 
 
 def gumbel_noise(token_ids: Tensor, seeds: Tensor, index: Tensor) -> Tensor:

@@ -14,6 +14,7 @@ from keras_transformer.serving.compiled_search import CompiledSearch
 from keras_transformer.serving.text_to_text import TextToText
 from keras_transformer.text.vocabulary import END_TOKEN_ID, PAD_TOKEN_ID
 
+PREFIX_STEP = 8  # lengths of prefixes are multiples of this: XLA compiles for each length
 TEXTS_AT_ONCE = 4096  # tokenized together; their sentences are sorted by length
 
 
@@ -35,31 +36,36 @@ class SearchInBatches:
         search: Callable,
         jit_compile: bool,
         batch_size: int,
-        prefixes: Sequence[str] | None,
+        prefixes: Sequence[str] | None = None,
+        seed: int | None = None,
     ) -> list[tuple]:
         """For every text its n translations, their n scores, and whether it was cut.
 
         Args:
             texts: Any number.
             key: What the search depends on, besides its arguments.
-            search: `search(ids)` or `search(ids, prefix_ids)`, with the keyword `cache_class`.
+            search: `search(ids)`, with the keyword `cache_class`; after the ids come the tokens of the prefixes or the
+                seed, where there are any.
             jit_compile: Whether XLA compiles the search.
             batch_size: Sentences searched at once.
             prefixes: As many beginnings of translations, or `None`.
+            seed: Of a draw.
         """
         if prefixes is not None and len(check_texts("prefixes", prefixes)) != len(texts):
             raise ValueError(
                 f"`prefixes` must be as many as `texts`. Received: {len(prefixes)} prefixes, {len(texts)} texts"
             )
-        function = self._search_function((*key, prefixes is not None), search, jit_compile)
+        others = [tf.TensorSpec([None, None], tf.int32)] * (prefixes is not None)
+        others += [tf.TensorSpec([], tf.int32)] * (seed is not None)
+        function = self._search_function((*key, len(others)), search, jit_compile, others)
         rows: list[tuple] = []
         for start in range(0, len(texts), TEXTS_AT_ONCE):
             some = slice(start, start + TEXTS_AT_ONCE)
-            rows += self._run_some(texts[some], function, batch_size, None if prefixes is None else prefixes[some])
+            rows += self._run_some(texts[some], function, batch_size, prefixes and prefixes[some], seed)
         return rows
 
     def _run_some(
-        self, texts: list[str], search: Callable, batch_size: int, prefixes: Sequence[str] | None
+        self, texts: list[str], search: Callable, batch_size: int, prefixes: Sequence[str] | None, seed: int | None
     ) -> list[tuple]:
         sources = self._function(self.graph.sources, tf.TensorSpec([None], tf.string))(tf.constant(texts))
         to_texts = self._function(self.graph.target_texts, tf.TensorSpec([None, None, None], tf.int32))
@@ -71,7 +77,8 @@ class SearchInBatches:
         found: list[tuple[Any, Any]] = []
         for start in range(0, len(order), batch_size):
             rows = order[start : start + batch_size]
-            others = () if prefix_ids is None else (tf.constant(prefix_ids[rows]),)
+            others = [] if prefix_ids is None else [tf.constant(prefix_ids[rows])]
+            others += [] if seed is None else [tf.constant(seed, tf.int32)]
             target_ids, scores = search(tf.constant(ids[rows, : lengths[rows].max()]), *others)
             found.append((to_texts(target_ids), scores))
         back = np.argsort(order)
@@ -82,6 +89,7 @@ class SearchInBatches:
     def _prefix_ids(self, prefixes: Sequence[str], rows: np.ndarray) -> np.ndarray:
         """`(P, L)`: the prefix of every text's first sentence, padding in the others."""
         ids = self.graph.target_tokenizer.tokenize(list(prefixes)).to_tensor().numpy()
+        ids = np.pad(ids, [(0, 0), (0, -ids.shape[1] % PREFIX_STEP)])
         is_first = np.concatenate([[True], rows[1:] != rows[:-1]])
         return np.where(is_first[:, None], ids[rows], PAD_TOKEN_ID)
 
@@ -92,15 +100,14 @@ class SearchInBatches:
             self._functions[key] = tf.function(function, input_signature=[signature], autograph=False)
         return self._functions[key]
 
-    def _search_function(self, key: tuple, search: Callable, jit_compile: bool) -> Any:
+    def _search_function(self, key: tuple, search: Callable, jit_compile: bool, others: list[tf.TensorSpec]) -> Any:
         """The search in a plain graph, traced once for every shape; or compiled by XLA, for a few rounded shapes."""
         if key not in self._functions:
             if jit_compile:
                 compiled = functools.partial(search, cache_class=HypothesesCache)
                 self._functions[key] = CompiledSearch(compiled, (END_TOKEN_ID,))
             else:
-                number = 2 if key[-1] else 1
-                signature = [tf.TensorSpec([None, None], tf.int32)] * number
+                signature = [tf.TensorSpec([None, None], tf.int32), *others]
                 self._functions[key] = tf.function(search, input_signature=signature, autograph=False)
         return self._functions[key]
 

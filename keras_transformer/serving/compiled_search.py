@@ -37,7 +37,8 @@ class CompiledSearch:
         if shape[0] > rows:
             empty = tf.constant([[*self.empty_row, *[0] * (shape[1] - len(self.empty_row))]], tf.int32)
             filled = tf.concat([filled, tf.repeat(empty, shape[0] - rows, axis=0)], axis=0)
-            others = tuple(tf.pad(x, [[0, shape[0] - rows], *[[0, 0]] * (len(x.shape) - 1)]) for x in others)
+            # Of every row, or one number for all.
+            others = tuple(tf.pad(x, [[0, shape[0] - rows], [0, 0]]) if len(x.shape) else x for x in others)
         target_ids, scores = self.search(filled, *others)
         if new:
             self.shapes.add((shape, *(tuple(x.shape) for x in others)))

@@ -9,11 +9,15 @@ import tensorflow as tf
 MOST_SENTENCES = 128  # of one text; what follows is cut
 
 _BOUNDARY = "\x1e"  # the record separator of ASCII
+_SPACE = r"[\s\p{Z}]"
 _BOUNDARIES = (
+    (_BOUNDARY, " "),  # of the text's own
     # A full stop, a closing quote or bracket, white space, and no small letter: "e.g. this" is one sentence.
-    (r"""([.!?…]+["'”’»)\]]*)(\s+[^\p{Ll}\s])""", rf"\1{_BOUNDARY}\2"),
+    (rf"""([.!?…]+["'”’»)\]]*)({_SPACE}+[^\p{{Ll}}\s\p{{Z}}])""", rf"\1{_BOUNDARY}\2"),
     (r"([。！？]+[”’」』）]*)", rf"\1{_BOUNDARY}"),
-    (r"(\s*\n\s*)", rf"{_BOUNDARY}\1"),
+    (rf"{_BOUNDARY}?({_SPACE}*\n{_SPACE}*)", rf"{_BOUNDARY}\1"),
+    (rf"{_BOUNDARY}?({_SPACE}+)$", rf"{_BOUNDARY}\1"),  # white space at the end has no sentence after it
+    (rf"^{_BOUNDARY}|{_BOUNDARY}$", ""),
 )
 
 
@@ -40,8 +44,8 @@ def split_sentences(texts: tf.Tensor, long: tf.Tensor) -> Sentences:
     truncated = sentences.row_lengths() > MOST_SENTENCES
     sentences = sentences[:, :MOST_SENTENCES]
     rows, pieces = sentences.value_rowids(), sentences.flat_values
-    gaps = tf.strings.regex_replace(pieces, r"(?s)^(\s*).*$", r"\1")
-    pieces = tf.strings.regex_replace(pieces, r"^\s+", "")
+    gaps = tf.strings.regex_replace(pieces, rf"(?s)^({_SPACE}*).*$", r"\1")
+    pieces = tf.strings.regex_replace(pieces, rf"^{_SPACE}+", "")
     return Sentences(tf.where(tf.gather(long, rows), pieces, tf.gather(texts, rows)), rows, gaps, truncated)
 
 

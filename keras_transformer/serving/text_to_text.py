@@ -6,8 +6,10 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from keras_transformer.decoding.coverage_penalty import check_coverage_penalty
 from keras_transformer.decoding.generate import sample_ids, search_ids
 from keras_transformer.decoding.length_penalty import check_length_penalty
+from keras_transformer.decoding.next_token import check_no_repeat_ngram_size
 from keras_transformer.layers.arguments import check_positive
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.serving.in_place import InPlaceCache
@@ -51,8 +53,16 @@ class TextToText:
         self.length_penalty = check_length_penalty(length_penalty)
         self.max_length = check_positive("max_length", max_length)
         self.min_target_length = check_positive("min_target_length", min_target_length)
-        self.max_target_length = max_target_length and check_positive("max_target_length", max_target_length)
-        self.coverage_penalty, self.no_repeat_ngram_size = coverage_penalty, no_repeat_ngram_size
+        self.max_target_length = max_target_length
+        if max_target_length is not None:
+            check_positive("max_target_length", max_target_length)
+            if min_target_length > max_target_length:
+                raise ValueError(
+                    "`min_target_length` must be at most `max_target_length`. "
+                    f"Received: min_target_length={min_target_length}, max_target_length={max_target_length}"
+                )
+        self.coverage_penalty = check_coverage_penalty(coverage_penalty, num_beams)
+        self.no_repeat_ngram_size = check_no_repeat_ngram_size(no_repeat_ngram_size)
         for side, tokenizer in (("source", self.source_tokenizer), ("target", self.target_tokenizer)):
             expected = model.get_config()[f"{side}_vocabulary_size"]
             if tokenizer.vocabulary_size != expected:
@@ -91,6 +101,9 @@ class TextToText:
         # An empty sentence, its end token alone, is ended at once.
         longest = tf.where(lengths <= 1, 1, tf.minimum(lengths + LONGER_THAN_SOURCE, limit))
         shortest = tf.minimum(self.min_target_length, longest)
+        length = encoder_token_ids.shape[1]  # known where XLA compiles, which wants the loop's shapes known too
+        if length is not None:
+            return longest, shortest, min(length + LONGER_THAN_SOURCE, limit)
         return longest, shortest, tf.minimum(tf.shape(encoder_token_ids)[1] + LONGER_THAN_SOURCE, limit)
 
     def search(
@@ -135,6 +148,9 @@ class TextToText:
     def join(self, translations: tf.Tensor, scores: tf.Tensor, sources: Sources) -> dict[str, tf.Tensor]:
         """`(P, n)` translations and scores of the sentences -> those of the texts, `(B, n)`: scores are added."""
         number = tf.shape(sources.truncated)[0]
+        # White space at the end of a long text has no sentence after it, and no part in the score.
+        nothing = (sources.sentences.texts == "") & (sources.sentences.gaps != "")
+        scores = tf.where(nothing[:, None], 0.0, scores)
         return {
             "translation": join_sentences(translations, sources.sentences),
             "score": tf.math.unsorted_segment_sum(scores, sources.sentences.rows, number),

@@ -122,7 +122,7 @@ class Translator(TextToText):
         def search(ids: tf.Tensor, prefix_ids: tf.Tensor | None = None, **options: Any) -> tuple[tf.Tensor, tf.Tensor]:
             return self.search(ids, num_hypotheses, prefix_ids=prefix_ids, **options)
 
-        return self._translate(texts, ("search", num_hypotheses), search, batch_size, prefixes)
+        return self._translate(texts, ("search", num_hypotheses), search, batch_size, prefixes=prefixes)
 
     def sample(
         self,
@@ -151,12 +151,14 @@ class Translator(TextToText):
         """
         texts = check_texts("texts", texts)
         check_positive("num_samples", num_samples)
-        how = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
+        if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**31:
+            raise ValueError(f"`seed` must be an integer, 0 or more and below 2^31. Received: seed={seed!r}")
+        how = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
 
-        def draw(ids: tf.Tensor, **options: Any) -> tuple[tf.Tensor, tf.Tensor]:
-            return self.draw(ids, num_samples, **how, **options)
+        def draw(ids: tf.Tensor, seed: tf.Tensor, **options: Any) -> tuple[tf.Tensor, tf.Tensor]:
+            return self.draw(ids, num_samples, seed=seed, **how, **options)
 
-        return self._translate(texts, ("sample", num_samples, *how.values()), draw, batch_size)
+        return self._translate(texts, ("sample", num_samples, *how.values()), draw, batch_size, seed=seed)
 
     def _translate(
         self,
@@ -164,11 +166,11 @@ class Translator(TextToText):
         key: tuple,
         search: Callable,
         batch_size: int,
-        prefixes: Sequence[str] | None = None,
+        **others: Any,
     ) -> list[list[Hypothesis]]:
         check_positive("batch_size", batch_size)
         settings = tuple(getattr(self, name) for name in (*_SETTINGS, "jit_compile"))
-        rows = self._in_batches.run(texts, (*key, *settings), search, self.jit_compile, batch_size, prefixes)
+        rows = self._in_batches.run(texts, (*key, *settings), search, self.jit_compile, batch_size, **others)
         return [
             [Hypothesis(text.decode(), float(score), bool(truncated)) for text, score in zip(*row, strict=True)]
             for *row, truncated in rows
@@ -222,9 +224,10 @@ class Translator(TextToText):
         Returns:
             The pieces of both sides and the weights, as NumPy arrays.
         """
+        encoder_token_ids, cut = self.source_ids(tf.constant([source]))
         if target is None:
-            target = self([source])[0]
-        encoder_token_ids, _ = self.source_ids(tf.constant([source]))
+            read = self.source_tokenizer.detokenize(encoder_token_ids)[0].numpy().decode() if cut[0] else source
+            target = self([read])[0]
         target_ids = self.target_tokenizer.tokenize([target], add_start=True, add_end=True).to_tensor()
         _, scores = self.model(
             {"encoder_token_ids": encoder_token_ids, "decoder_token_ids": target_ids[:, :-1]},

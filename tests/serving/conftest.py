@@ -106,6 +106,12 @@ def translator(model, tokenizers):
 
 
 @pytest.fixture(scope="session")
+def export(translator, tmp_path_factory):
+    """The directory of the exported translator's version."""
+    return translator.export(tmp_path_factory.mktemp("export"), warmup=["o gato dorme"], metadata={"bleu": 97.0})
+
+
+@pytest.fixture(scope="session")
 def greedy_translator(model, tokenizers):
     return kt.Translator(model, *tokenizers, num_beams=1)
 

@@ -33,11 +33,6 @@ print(json.dumps([text.decode() for text in module.text(tf.constant(json.loads(s
 
 
 @pytest.fixture(scope="module")
-def export(translator, tmp_path_factory):
-    return translator.export(tmp_path_factory.mktemp("export"))
-
-
-@pytest.fixture(scope="module")
 def serve(export):
     """What the export gives for some texts."""
     signature = tf.saved_model.load(str(export)).signatures["serving_default"]
