@@ -106,39 +106,28 @@ class TextToText:
             return longest, shortest, min(length + LONGER_THAN_SOURCE, limit)
         return longest, shortest, tf.minimum(tf.shape(encoder_token_ids)[1] + LONGER_THAN_SOURCE, limit)
 
-    def search(
-        self, encoder_token_ids: tf.Tensor, num_hypotheses: int = 1, **options: Any
-    ) -> tuple[tf.Tensor, tf.Tensor]:
+    def search(self, encoder_token_ids: tf.Tensor, num_hypotheses: int = 1, **options: Any) -> tuple[tf.Tensor, ...]:
         """`(P, S)` source ids -> target ids `(P, n, L)` and scores `(P, n)`."""
-        max_lengths, min_lengths, max_length = self.target_limits(encoder_token_ids)
-        return search_ids(
-            self.model,
-            encoder_token_ids,
-            max_lengths,
-            max_length,
-            num_beams=self.num_beams,
-            length_penalty=self.length_penalty,
-            num_hypotheses=num_hypotheses,
-            min_lengths=min_lengths if self.min_target_length > 1 else None,
-            coverage_penalty=self.coverage_penalty,
-            no_repeat_ngram_size=self.no_repeat_ngram_size,
-            **{"cache_class": InPlaceCache, **options},
-        )
+        beams = {"num_beams": self.num_beams, "coverage_penalty": self.coverage_penalty}
+        options = {**self._limits(encoder_token_ids), **beams, **options}
+        return search_ids(self.model, encoder_token_ids, num_hypotheses=num_hypotheses, **options)
 
-    def draw(self, encoder_token_ids: tf.Tensor, num_samples: int = 1, **options: Any) -> tuple[tf.Tensor, tf.Tensor]:
+    def draw(self, encoder_token_ids: tf.Tensor, num_samples: int = 1, **options: Any) -> tuple[tf.Tensor, ...]:
         """As `search`, with target ids that are drawn."""
+        options = {**self._limits(encoder_token_ids), **options}
+        return sample_ids(self.model, encoder_token_ids, num_samples=num_samples, **options)
+
+    def _limits(self, encoder_token_ids: tf.Tensor) -> dict[str, Any]:
+        """What searching and drawing have in common."""
         max_lengths, min_lengths, max_length = self.target_limits(encoder_token_ids)
-        return sample_ids(
-            self.model,
-            encoder_token_ids,
-            max_lengths,
-            max_length,
-            num_samples=num_samples,
-            length_penalty=self.length_penalty,
-            min_lengths=min_lengths if self.min_target_length > 1 else None,
-            no_repeat_ngram_size=self.no_repeat_ngram_size,
-            **{"cache_class": InPlaceCache, **options},
-        )
+        return {
+            "max_lengths": max_lengths,
+            "max_length": max_length,
+            "min_lengths": min_lengths if self.min_target_length > 1 else None,
+            "length_penalty": self.length_penalty,
+            "no_repeat_ngram_size": self.no_repeat_ngram_size,
+            "cache_class": InPlaceCache,
+        }
 
     def target_texts(self, ids: tf.Tensor) -> tf.Tensor:
         """`(P, n, L)` target ids -> `(P, n)` strings."""
