@@ -85,7 +85,7 @@ def best_next_tokens(logits: Tensor, count: int, ids: Tensor, index: Tensor, lim
     Padding and start are never generated; where a sequence has reached its longest, only the end may come. The
     probabilities are the model's own: what is ruled out keeps its share, so that a hypothesis' score is the same
     whether it was searched or given. What is ruled out is so among the few best: the vocabulary is read for them and
-    for the sum of the softmax, and no second array of its size is made.
+    for the sum of the softmax alone.
 
     Args:
         logits: `(R, V)`.

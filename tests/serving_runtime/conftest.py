@@ -14,20 +14,6 @@ HERE = pathlib.Path(__file__).parent
 EXAMPLES = HERE.parents[1] / "examples" / "serving"
 sys.path[:0] = [str(HERE), str(EXAMPLES)]
 
-# The server's rules, should an export bring none.
-BATCHING = """
-max_batch_size { value: 32 }
-batch_timeout_micros { value: 5000 }
-max_enqueued_batches { value: 64 }
-num_batch_threads { value: 2 }
-allowed_batch_sizes: 1
-allowed_batch_sizes: 2
-allowed_batch_sizes: 4
-allowed_batch_sizes: 8
-allowed_batch_sizes: 16
-allowed_batch_sizes: 32
-"""
-
 
 def _conftest_of_serving():
     spec = importlib.util.spec_from_file_location("conftest_of_serving", HERE.parent / "serving" / "conftest.py")
@@ -54,14 +40,9 @@ def export(translator, tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def batching_file(export, tmp_path_factory):
-    """The export's own file of batching parameters, where it has one."""
-    own = export.parent / "batching_params.pbtxt"
-    if own.exists():
-        return own
-    file = tmp_path_factory.mktemp("batching") / "batching_params.pbtxt"
-    file.write_text(BATCHING, encoding="utf-8")
-    return file
+def batching_file(export):
+    """The export's own file of batching parameters."""
+    return export.parent / "batching_params.pbtxt"
 
 
 class Running:
