@@ -10,12 +10,13 @@ FITS := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
 PYTHON := $(shell for python in python3 python3.13 python3.12 python3.11; do \
 	$$python -c '$(FITS)' 2>/dev/null && echo $$python && break; done)
 
-.PHONY: demo test test-serving test-fast lint types format lock clean help
+.PHONY: demo test test-serving test-browser test-fast lint types format lock clean help
 
 help:
 	@echo "make demo       train on the built-in sample, translate, export: about 5 minutes"
 	@echo "make test       everything that a release needs: about 20 minutes at most"
 	@echo "make test-serving  the export where servers run it: C runtime, clients, load, fuzz; needs gcc, fetches 1.3 GB"
+	@echo "make test-browser  pages in Chromium, TensorBoard, the notebooks: about 10 minutes; says what is missing"
 	@echo "make test-fast  lint and the quick tests: for the inner loop"
 	@echo "make format     let ruff format the code"
 	@echo "make lock       resolve all versions anew into $(LOCK)"
@@ -30,6 +31,10 @@ test: lint types
 test-serving: $(VENV)/.serving
 	$(BIN)/python tools/serving_wheels.py 2.20 >/dev/null
 	$(BIN)/python -m pytest tests/serving_runtime
+
+# Pages and TensorBoard in a headless Chromium, and the notebooks from top to bottom.
+test-browser: $(VENV)/.browser
+	$(BIN)/python -m pytest tests/browser
 
 test-fast: lint
 	$(PYTEST) -m "not slow"
@@ -47,7 +52,7 @@ format: $(VENV)/.dev
 
 lock: $(VENV)/.dev
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --no-header --no-emit-index-url \
-		--extra dev --extra tfds --extra serving --extra notebooks pyproject.toml -o $(LOCK)
+		--extra dev --extra tfds --extra serving --extra notebooks --extra browser pyproject.toml -o $(LOCK)
 
 clean:
 	rm -rf $(VENV) .venv-serving-* .pytest_cache .mypy_cache .ruff_cache runs
@@ -62,6 +67,11 @@ $(VENV)/.dev: pyproject.toml $(LOCK) | $(BIN)/python
 
 $(VENV)/.serving: $(VENV)/.dev
 	PIP_CONSTRAINT=$(LOCK) $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,serving]'
+	@touch $@
+
+$(VENV)/.browser: $(VENV)/.dev
+	PIP_CONSTRAINT=$(LOCK) $(BIN)/python -m pip install --quiet --disable-pip-version-check \
+		--editable '.[dev,serving,notebooks,browser]'
 	@touch $@
 
 $(BIN)/python:

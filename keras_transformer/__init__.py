@@ -46,7 +46,10 @@ if TYPE_CHECKING:
     from keras_transformer.serving.exported_translator import ExportedTranslator
     from keras_transformer.serving.translator import Translator
     from keras_transformer.text.tokenizer import Tokenizer
-    from keras_transformer.visualization.attention_maps import plot_attention
+    from keras_transformer.visualization.attention_picture import plot_attention, plot_mask
+    from keras_transformer.visualization.curves import plot_history, plot_schedule
+    from keras_transformer.visualization.model_drawing import plot_transformer
+    from keras_transformer.visualization.position_picture import plot_positional_encoding
 
 _ON_FIRST_USE = {
     "DataError": "keras_transformer.data.corpus",
@@ -56,7 +59,12 @@ _ON_FIRST_USE = {
     "Tokenizer": "keras_transformer.text.tokenizer",
     "Translator": "keras_transformer.serving.translator",
     "make_dataset": "keras_transformer.data.batching",
-    "plot_attention": "keras_transformer.visualization.attention_maps",
+    "plot_attention": "keras_transformer.visualization.attention_picture",
+    "plot_history": "keras_transformer.visualization.curves",
+    "plot_mask": "keras_transformer.visualization.attention_picture",
+    "plot_positional_encoding": "keras_transformer.visualization.position_picture",
+    "plot_schedule": "keras_transformer.visualization.curves",
+    "plot_transformer": "keras_transformer.visualization.model_drawing",
 }
 
 __all__ = [
@@ -92,6 +100,11 @@ __all__ = [
     "multi_worker_strategy",
     "padding_mask",
     "plot_attention",
+    "plot_history",
+    "plot_mask",
+    "plot_positional_encoding",
+    "plot_schedule",
+    "plot_transformer",
     "position_rotation",
     "positional_encoding",
     "sample",
