@@ -11,7 +11,9 @@ import pytest
 import keras_transformer as kt
 
 ROOT = pathlib.Path(kt.__file__).parents[1]
-TRAINING, DECODING = ROOT / "docs" / "training.md", ROOT / "docs" / "decoding.md"
+TRAINING, DECODING, SEEING, MASKS = (
+    ROOT / "docs" / f"{page}.md" for page in ("training", "decoding", "seeing", "masks")
+)
 NOT_RUN = "<!-- not run: needs several machines -->"
 
 # Two logical CPUs stand for two GPUs, and the tiny preset is tinier.
@@ -50,7 +52,9 @@ def blocks(page):
     return found
 
 
-@pytest.mark.parametrize(("page", "least", "not_run"), [(TRAINING, 10, 1), (DECODING, 3, 0)])
+@pytest.mark.parametrize(
+    ("page", "least", "not_run"), [(TRAINING, 10, 1), (DECODING, 3, 0), (SEEING, 4, 0), (MASKS, 5, 0)]
+)
 def test_every_block_is_seen(page, least, not_run):
     text = page.read_text(encoding="utf-8")
     assert len(blocks(page)) == text.count("```python") >= least
@@ -99,3 +103,22 @@ def test_decoding_runs(tmp_path):
     run(DECODING, TRANSLATOR, tmp_path)
     assert len((tmp_path / "english.txt").read_text(encoding="utf-8").split("\n")) == 3
     assert not list(tmp_path.glob("*.partial*"))
+
+
+@pytest.mark.slow
+def test_seeing_runs(tmp_path):
+    run(SEEING, TRANSLATOR, tmp_path)
+    page = (tmp_path / "attention.html").read_text(encoding="utf-8")
+    assert "<h1" in page
+    assert "bicicleta branca." in page
+    pictures = ["attention", "one_head", "all", "mask", "positions", "schedule", "model", "history"]
+    assert {path.stem for path in tmp_path.glob("*.png")} == set(pictures)
+
+
+@pytest.mark.slow
+def test_masks_run_and_make_the_pictures_of_their_page(tmp_path):
+    process = run(MASKS, "", tmp_path)
+    made = {path.name for path in tmp_path.glob("*.png")}
+    assert made == set(re.findall(r"images/(mask_\w+\.png)", MASKS.read_text(encoding="utf-8")))
+    for said in process.stdout.splitlines():
+        assert said[:60] in MASKS.read_text(encoding="utf-8")

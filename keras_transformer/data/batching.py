@@ -19,6 +19,7 @@ from keras_transformer.data.buckets import BatchingReport, make_buckets
 from keras_transformer.data.corpus import DataError, ParallelCorpus
 from keras_transformer.data.epoch_plan import EpochPlan, make_plan
 from keras_transformer.data.token_store import TokenColumn, tokenize_pairs
+from keras_transformer.progress import Progress
 from keras_transformer.text.tokenizer import END_TOKEN_ID, PAD_TOKEN_ID, START_TOKEN_ID, Tokenizer
 
 logger = logging.getLogger("keras_transformer")
@@ -91,9 +92,10 @@ def make_dataset(
             f"`batch_tokens` must hold {rows_multiple_of} row(s) of max_length={max_length} tokens: raise it "
             f"to {max_length * rows_multiple_of} or lower max_length. Received: batch_tokens={batch_tokens}"
         )
-    source, target, dropped = tokenize_pairs(
-        corpus, source_tokenizer, target_tokenizer or source_tokenizer, max_length, cache_directory
-    )
+    with Progress(f"tokenizing {corpus.name}", len(corpus), unit="pairs") as progress:
+        source, target, dropped = tokenize_pairs(
+            progress.over(corpus), source_tokenizer, target_tokenizer or source_tokenizer, max_length, cache_directory
+        )
     if len(source) + len(dropped) != len(corpus):
         raise DataError(
             f"{corpus.name}: gave {len(corpus)} pairs when it was made and {len(source) + len(dropped)} now: leave its "

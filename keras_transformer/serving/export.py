@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from keras_transformer._version import __version__
 from keras_transformer.layers.arguments import check_positive
+from keras_transformer.progress import Progress
 from keras_transformer.serving.files import new_directory
 from keras_transformer.serving.operation_check import demands_xla, operations, unknown_operations
 from keras_transformer.serving.self_check import check_export
@@ -86,16 +87,21 @@ def export_translator(
             f"Received: num_hypotheses={num_hypotheses}, num_beams={translator.num_beams}"
         )
     batch_sizes = sorted({*(2**power for power in range(max_batch_size.bit_length())), max_batch_size})
-    with new_directory(directory / str(version)) as temporary:
+    with new_directory(directory / str(version)) as temporary, Progress("exporting", 4, "steps") as progress:
+        progress(0, "graph and weights")
         served = ServedTranslator(translator, num_hypotheses)
         tf.saved_model.save(served, str(temporary), signatures=served.functions)
+        progress(1, "operations")
         _check_operations(temporary, target_server)
+        progress(2, "warm-up requests")
         write_warmup(temporary, model_name, ["", _longest(translator), *warmup], batch_sizes)
         information = _information(translator, temporary, target_server, num_hypotheses, metadata or {})
         (temporary / "assets.extra" / "model_info.json").write_text(
             json.dumps(information, indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
         )
+        progress(3, "50 sentences in a fresh process")
         check_export(translator, temporary, warmup)
+        progress(4, "done")
         _write_batching(directory, batch_sizes)
     return directory / str(version)
 

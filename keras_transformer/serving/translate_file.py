@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
 from keras_transformer.layers.arguments import check_positive
+from keras_transformer.progress import Progress
 from keras_transformer.serving.hypothesis import Hypothesis
-from keras_transformer.serving.progress import Progress
 
 LINES_AT_ONCE = 256  # sorted by length among themselves
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from keras_transformer.progress import Progress
 from keras_transformer.text.normalization import nfc_rules
 
 PAD_TOKEN_ID = 0
@@ -44,26 +45,28 @@ def learn_vocabulary(
         raise ValueError(
             f"`character_coverage` must lie in [0.98, 1.0]. Received: character_coverage={character_coverage}"
         )
-    sample = _sample(sentences, max_sentences, seed)
-    if not any(sentence.strip() for sentence in sample):
-        raise ValueError("`sentences` holds no text: give at least one sentence that is not blank.")
-    try:
-        return _train(
-            sample,
-            normalization,
-            vocab_size=vocabulary_size,
-            model_type=model_type,
-            character_coverage=character_coverage,
-            byte_fallback=True,
-            pad_id=PAD_TOKEN_ID,
-            unk_id=UNK_TOKEN_ID,
-            bos_id=START_TOKEN_ID,
-            eos_id=END_TOKEN_ID,
-            num_threads=_TRAINING_THREADS,
-            minloglevel=2,
-        )
-    except RuntimeError as error:
-        raise ValueError(_training_failure(str(error), vocabulary_size)) from error
+    with Progress("vocabulary", None, unit="sentences") as progress:
+        sample = _sample(progress.over(sentences), max_sentences, seed)
+        if not any(sentence.strip() for sentence in sample):
+            raise ValueError("`sentences` holds no text: give at least one sentence that is not blank.")
+        progress(len(sample), f"learning {vocabulary_size:,} pieces from {len(sample):,} sentences")
+        try:
+            return _train(
+                sample,
+                normalization,
+                vocab_size=vocabulary_size,
+                model_type=model_type,
+                character_coverage=character_coverage,
+                byte_fallback=True,
+                pad_id=PAD_TOKEN_ID,
+                unk_id=UNK_TOKEN_ID,
+                bos_id=START_TOKEN_ID,
+                eos_id=END_TOKEN_ID,
+                num_threads=_TRAINING_THREADS,
+                minloglevel=2,
+            )
+        except RuntimeError as error:
+            raise ValueError(_training_failure(str(error), vocabulary_size)) from error
 
 
 def _train(sentences: Sequence[str], normalization: str, **options: Any) -> bytes:

@@ -7,6 +7,7 @@ from pathlib import Path
 import keras
 import numpy as np
 
+from keras_transformer.progress import Progress
 from keras_transformer.training.checkpoint_file import (
     Checkpoint,
     DamagedCheckpointError,
@@ -64,17 +65,19 @@ def average_checkpoints(
     ]
     sums = [np.zeros(variables[number].shape, "float64") for number in averaged]
     used: list[Path] = []
-    for file in reversed(files):
-        if last is not None and len(used) == last:
-            break
-        checkpoint = _read(file, pass_over=single)
-        if checkpoint is None:
-            continue
-        check_same_variables(file, "model", variables, checkpoint.arrays)
-        arrays = list(arrays_of("model", checkpoint.arrays).values())
-        for total, number in zip(sums, averaged, strict=True):
-            total += arrays[number].astype("float64")
-        used.append(file)
+    with Progress("averaging", len(files) if last is None else min(last, len(files)), "checkpoints") as progress:
+        for file in reversed(files):
+            if last is not None and len(used) == last:
+                break
+            checkpoint = _read(file, pass_over=single)
+            if checkpoint is None:
+                continue
+            check_same_variables(file, "model", variables, checkpoint.arrays)
+            arrays = list(arrays_of("model", checkpoint.arrays).values())
+            for total, number in zip(sums, averaged, strict=True):
+                total += arrays[number].astype("float64")
+            used.append(file)
+            progress(len(used))
     if not used:
         raise ValueError(f"There is no intact checkpoint to average. Received: paths={paths!r}")
     for total, number in zip(sums, averaged, strict=True):

@@ -134,7 +134,9 @@ def test_only_blank_lines(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "content", [b"um\n", gzip.compress(b"um\n" * 999)[:-9], gzip.compress(b"um\n" * 9)[:12] + b"\xff" * 20]
+    "content",
+    [b"um\n", gzip.compress(b"um\n" * 999)[:-9], gzip.compress(b"um\n" * 9)[:12] + b"\xff" * 20],
+    ids=["not gzip", "cut short", "damaged"],
 )
 def test_broken_gzip_names_the_file(tmp_path, content):
     source, target = write(tmp_path / "a.gz", content), write(tmp_path / "a.en", "one\n" * 999)

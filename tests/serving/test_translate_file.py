@@ -13,7 +13,6 @@ import pytest
 import keras_transformer as kt
 from keras_transformer.serving import translate_file as module
 from keras_transformer.serving.hypothesis import Hypothesis
-from keras_transformer.serving.progress import Progress
 from keras_transformer.serving.translate_file import translate_file
 
 ROOT = Path(kt.__file__).parents[1]
@@ -172,20 +171,3 @@ def test_a_killed_command_goes_on(greedy_translator, sources, tmp_path):
     assert not target.exists()
     assert subprocess.run(arguments, env=environment, stderr=subprocess.DEVNULL, check=True).returncode == 0
     assert lines(target) == greedy_translator(sources) * 12
-
-
-class Terminal(io.StringIO):
-    def isatty(self):
-        return True
-
-
-def test_progress_is_for_terminals():
-    for stream, drawn in ((io.StringIO(), False), (Terminal(), True)):
-        with Progress("translating", 10, stream=stream) as progress:
-            progress(0)
-            progress(5)
-        assert bool(stream.getvalue()) == drawn
-    last = stream.getvalue().split("\r")[-1]
-    assert " 50%" in last
-    assert "5 lines" in last
-    assert last.endswith("\n")

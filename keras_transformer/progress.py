@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Iterable, Iterator
 from types import TracebackType
-from typing import TextIO
+from typing import TextIO, TypeVar
+
+Item = TypeVar("Item")
 
 _WIDTH = 30
+_PATIENCE = 1.0  # seconds; what is done by then needs no bar
 _SECONDS = 0.2  # between two drawings
+_ITEMS = 256  # between two looks at the clock
 
 
 class Progress:
@@ -24,35 +29,48 @@ class Progress:
     def __init__(self, title: str, total: int | None, unit: str = "lines", stream: TextIO | None = None) -> None:
         self.title, self.total, self.unit = title, total, unit
         self.stream = sys.stderr if stream is None else stream
-        self.began, self.drawn, self.done = time.monotonic(), -_SECONDS, 0
+        self.began, self.drawn, self.done, self.note = time.monotonic(), 0.0, 0, ""
 
     def __enter__(self) -> Progress:
         return self
 
-    def __call__(self, done: int) -> None:
-        """So much is done."""
-        self.done = done
+    def __call__(self, done: int, note: str = "") -> None:
+        """So much is done; a note says what comes now, and is shown at once."""
+        self.done, self.note = done, note
         now = time.monotonic()
-        if self.stream.isatty() and now - self.drawn >= _SECONDS:
-            self.drawn = now
+        if note or (now - self.began >= _PATIENCE and now - self.drawn >= _SECONDS):
             self._draw()
+
+    def over(self, items: Iterable[Item]) -> Iterator[Item]:
+        """The items one by one, counted as they are taken."""
+        number = 0
+        for number, item in enumerate(items, 1):
+            yield item
+            if number % _ITEMS == 0:
+                self(number)
+        self(number)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if self.stream.isatty():
+        if self.drawn:
             self._draw()
             self.stream.write("\n")
             self.stream.flush()
 
     def _draw(self) -> None:
-        seconds = time.monotonic() - self.began
+        if not self.stream.isatty():
+            return
+        self.drawn = time.monotonic()
+        seconds = self.drawn - self.began
         rate = self.done / seconds if seconds > 0 else 0.0
         text = f"{self.done:,} {self.unit}, {rate:,.1f} a second"
         if self.total:
             share = min(self.done / self.total, 1.0)
-            left = (self.total - self.done) / rate if rate else 0.0
+            left = f", {(self.total - self.done) / rate:,.0f} s left" if rate else ""
             bar = "█" * round(share * _WIDTH) + "·" * (_WIDTH - round(share * _WIDTH))
-            text = f"{bar} {share:4.0%}  {text}, {left:,.0f} s left"
+            text = f"{bar} {share:4.0%}  {self.note or text + left}"
+        elif self.note:
+            text = self.note
         self.stream.write(f"\r\x1b[2K{self.title}  {text}")
         self.stream.flush()

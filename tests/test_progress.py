@@ -1,0 +1,69 @@
+"""Long work shows how far it has come, in a terminal alone."""
+
+import io
+
+import pytest
+
+import keras_transformer as kt
+from keras_transformer.progress import Progress
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.fixture
+def slow(monkeypatch):
+    """A clock in which every look takes a second."""
+    seconds = iter(range(10**6))
+    monkeypatch.setattr("time.monotonic", lambda: float(next(seconds)))
+
+
+@pytest.mark.usefixtures("slow")
+@pytest.mark.parametrize(("stream", "drawn"), [(io.StringIO(), False), (Terminal(), True)])
+def test_progress_is_for_terminals(stream, drawn):
+    with Progress("translating", 10, stream=stream) as progress:
+        progress(0)
+        progress(5)
+    assert bool(stream.getvalue()) == drawn
+    if drawn:
+        last = stream.getvalue().split("\r")[-1]
+        assert " 50%" in last
+        assert "5 lines" in last
+        assert last.endswith("\n")
+
+
+def test_what_is_done_at_once_draws_nothing():
+    stream = Terminal()
+    with Progress("translating", 10, stream=stream) as progress:
+        progress(10)
+    assert stream.getvalue() == ""
+
+
+def test_a_note_is_shown_at_once():
+    stream = Terminal()
+    with Progress("exporting", 4, stream=stream) as progress:
+        progress(3, "a fresh process")
+    assert "exporting" in stream.getvalue()
+    assert " 75%  a fresh process" in stream.getvalue()
+
+
+@pytest.mark.usefixtures("slow")
+def test_items_are_counted_as_they_are_taken():
+    stream = Terminal()
+    with Progress("tokenizing", 600, unit="pairs", stream=stream) as progress:
+        assert list(progress.over(range(600))) == list(range(600))
+    assert "256 pairs" in stream.getvalue()
+    assert stream.getvalue().split("\r")[-1].startswith("\x1b[2Ktokenizing  " + "█" * 30 + " 100%  600 pairs")
+    with Progress("nothing", None, stream=stream) as progress:
+        assert list(progress.over([])) == []
+
+
+def test_learning_a_vocabulary_says_so_in_a_terminal_alone(monkeypatch):
+    sentences = [side for pair in kt.ParallelCorpus.sample("validation") for side in pair]
+    for stream, drawn in ((io.StringIO(), False), (Terminal(), True)):
+        monkeypatch.setattr("sys.stderr", stream)
+        kt.Tokenizer.train(sentences, vocabulary_size=400)
+        assert (f"vocabulary  learning 400 pieces from {len(sentences):,} sentences" in stream.getvalue()) == drawn
+        assert bool(stream.getvalue()) == drawn
