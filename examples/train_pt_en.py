@@ -142,6 +142,7 @@ def train(
     with strategy.scope():
         model = make_model(args, tokenizer)
     run_directory = Path(args.run_directory)
+    watcher, watched = kt.Translator(model, tokenizer), list(itertools.islice(text.validation, 3))
     model.fit(
         dataset,
         epochs=args.epochs,
@@ -150,6 +151,8 @@ def train(
             kt.StopOnNaN(dataset),
             keras.callbacks.EarlyStopping("val_loss", patience=args.patience or args.epochs, restore_best_weights=True),
             kt.TrainingCurves(run_directory / "logs"),
+            # 5 % of the time and not the default's 2: a training of minutes would have one picture, at its end.
+            kt.AttentionTensorBoard(watcher, watched, run_directory / "logs", every=100, max_share=0.05),
             kt.Checkpointing(run_directory / "checkpoints", every_minutes=5, monitor="val_loss"),
         ],
         verbose=1 if sys.stdout.isatty() else 2,

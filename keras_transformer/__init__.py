@@ -50,8 +50,10 @@ if TYPE_CHECKING:
     from keras_transformer.visualization.curves import plot_history, plot_schedule
     from keras_transformer.visualization.model_drawing import plot_transformer
     from keras_transformer.visualization.position_picture import plot_positional_encoding
+    from keras_transformer.visualization.tensorboard import AttentionTensorBoard
 
 _ON_FIRST_USE = {
+    "AttentionTensorBoard": "keras_transformer.visualization.tensorboard",
     "DataError": "keras_transformer.data.corpus",
     "EpochOrder": "keras_transformer.data.batching",
     "ExportedTranslator": "keras_transformer.serving.exported_translator",
@@ -68,6 +70,7 @@ _ON_FIRST_USE = {
 }
 
 __all__ = [
+    "AttentionTensorBoard",
     "BleuCallback",
     "Checkpointing",
     "DataError",

@@ -122,3 +122,15 @@ def test_masks_run_and_make_the_pictures_of_their_page(tmp_path):
     assert made == set(re.findall(r"images/(mask_\w+\.png)", MASKS.read_text(encoding="utf-8")))
     for said in process.stdout.splitlines():
         assert said[:60] in MASKS.read_text(encoding="utf-8")
+
+
+def test_every_file_has_its_line():
+    """A link to each module of the package, and no link to what is not there."""
+    linked = set()
+    for page in ("overview", "files"):
+        text = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
+        linked |= set(re.findall(r"\]\(\.\./keras_transformer/([^)]*)\)", text))
+    package = ROOT / "keras_transformer"
+    modules = {str(path.relative_to(package)) for path in package.rglob("*.py") if not path.name.startswith("_")}
+    assert {name for name in linked if not (package / name).exists()} == set()
+    assert {name for name in modules - linked if not name.startswith("data/grammar/")} == set()

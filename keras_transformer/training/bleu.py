@@ -10,7 +10,7 @@ import keras
 import numpy as np
 
 from keras_transformer.layers.arguments import check_positive
-from keras_transformer.training.event_files import ScalarWriter
+from keras_transformer.training.event_files import EventWriter
 from keras_transformer.training.updates import is_due, updates_made
 from keras_transformer.training.workers import Workers
 
@@ -102,7 +102,7 @@ class BleuCallback(keras.callbacks.Callback):
         self._sources, references = _sides(pairs, max_sentences)
         self._metrics = _sacrebleu_metrics(references, tokenize, lowercase)
         self.signature = "BLEU {}; chrF2 {}".format(*(metric.get_signature() for metric in self._metrics))
-        self._writer: ScalarWriter | None = None
+        self._writer: EventWriter | None = None
         self._too_early: list[str] = []
         self._workers = Workers()
         self._last_update: int | None = None
@@ -131,11 +131,11 @@ class BleuCallback(keras.callbacks.Callback):
                 f"BleuCallback must come before {', '.join(self._too_early)} in `callbacks`: they run in that order, "
                 "and what is monitored is in the logs from BleuCallback on."
             )
-        self._check_model()
+        check_trained_model(getattr(self.translator, "model", None), self.model)
         self._last_update = None  # a checkpoint may still be restored: known at the first batch
         self._workers = Workers(self.model.distribute_strategy)
         if self.log_dir is not None and self.every_steps is not None and self._workers.is_chief:
-            self._writer = ScalarWriter(self.log_dir)
+            self._writer = EventWriter(self.log_dir)
 
     def on_train_batch_begin(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         if self._last_update is None:
@@ -200,16 +200,16 @@ class BleuCallback(keras.callbacks.Callback):
                 raise TypeError(f"`translator` must give strings. Received: {translation!r}")
         return translations
 
-    def _check_model(self) -> None:
-        """A translator of another model would give the same scores for ever."""
-        other = getattr(self.translator, "model", None)
-        if not isinstance(other, keras.Model) or other is self.model or not self.model.built:
-            return
-        if {id(weight) for weight in other.weights}.isdisjoint(id(weight) for weight in self.model.weights):
-            raise ValueError(
-                "`translator` must translate with the model that is trained, and has another one. "
-                f"Received: {other.name}, while {self.model.name} is trained"
-            )
+
+def check_trained_model(other: Any, trained: keras.Model) -> None:
+    """Raises a `ValueError` if a translator's model is not the one that is trained: it would stay the same for ever."""
+    if not isinstance(other, keras.Model) or other is trained or not trained.built:
+        return
+    if {id(weight) for weight in other.weights}.isdisjoint(id(weight) for weight in trained.weights):
+        raise ValueError(
+            "`translator` must translate with the model that is trained, and has another one. "
+            f"Received: {other.name}, while {trained.name} is trained"
+        )
 
 
 def _sides(pairs: Iterable[tuple[str, str]], max_sentences: int | None) -> tuple[list[str], list[str]]:

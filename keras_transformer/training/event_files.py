@@ -1,14 +1,17 @@
-"""Scalars in TensorBoard's event files, with steps that only grow."""
+"""TensorBoard's event files, with steps that only grow."""
 
 import logging
 import os
+from collections.abc import Mapping
 from typing import Any
+
+import numpy as np
 
 logger = logging.getLogger("keras_transformer")
 
 
-class ScalarWriter:
-    """Writes numbers for TensorBoard; the steps of each tag grow strictly over all event files of the directory.
+class EventWriter:
+    """Writes for TensorBoard; the steps of each tag grow strictly over all event files of the directory.
 
     A run that was killed may have written points that lie ahead of the checkpoint from which it goes on. They stay,
     and points up to the highest step of their tag are not written again.
@@ -23,32 +26,55 @@ class ScalarWriter:
         self._writer: Any = None
         self._told = False
 
-    def write(self, step: int, values: dict[str, float]) -> None:
+    def highest(self, tag: str) -> int:
+        """The highest step of a tag, -1 where it has no point."""
+        return self._highest.get(tag, -1)
+
+    def write(
+        self,
+        step: int,
+        scalars: Mapping[str, float] | None = None,
+        histograms: Mapping[str, np.ndarray] | None = None,
+        images: Mapping[str, np.ndarray] | None = None,
+        texts: Mapping[str, str] | None = None,
+    ) -> None:
         """Writes one point of each tag, at once on disk, unless the tag has one at this step or after it.
 
         Args:
             step: Number of optimizer updates.
-            values: A number for each tag.
+            scalars: A number for each tag.
+            histograms: The values that a tag's histogram is of, any shape.
+            images: For each tag a picture, `(height, width, 3)`, uint8.
+            texts: For each tag a text, which TensorBoard reads as Markdown.
         """
         import tensorflow as tf
 
-        new = {tag: value for tag, value in values.items() if step > self._highest.get(tag, -1)}
-        if len(new) < len(values) and not self._told:
+        def image(tag: str, pixels: np.ndarray) -> None:
+            tf.summary.image(tag, pixels[None])
+
+        kinds: tuple[tuple[Any, Mapping[str, Any] | None], ...] = (
+            (tf.summary.scalar, scalars),
+            (tf.summary.histogram, histograms),
+            (image, images),
+            (tf.summary.text, texts),
+        )
+        points = [(write, tag, value) for write, values in kinds for tag, value in (values or {}).items()]
+        new = [(write, tag, value) for write, tag, value in points if step > self.highest(tag)]
+        if len(new) < len(points) and not self._told:
             self._told = True
-            highest = max(self._highest[tag] for tag in values if tag not in new)
             logger.warning(
                 "%s: holds points up to update %d, those up to there are not written again; give a new run a directory "
                 "of its own",
                 self._log_dir,
-                highest,
+                max(self.highest(tag) for _, tag, _ in points if step <= self.highest(tag)),
             )
         if not new:
             return
         if self._writer is None:
             self._writer = tf.summary.create_file_writer(self._log_dir)
         with self._writer.as_default(step=step):
-            for tag, value in new.items():
-                tf.summary.scalar(tag, value)
+            for write, tag, value in new:
+                write(tag, value)
                 self._highest[tag] = step
         # The end of `as_default` has flushed the file.
 

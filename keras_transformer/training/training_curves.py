@@ -8,7 +8,7 @@ import keras
 import numpy as np
 
 from keras_transformer.layers.arguments import check_positive
-from keras_transformer.training.event_files import ScalarWriter
+from keras_transformer.training.event_files import EventWriter
 from keras_transformer.training.updates import is_due, updates_made
 from keras_transformer.training.workers import Workers
 
@@ -50,7 +50,7 @@ class TrainingCurves(keras.callbacks.Callback):
         super().__init__()
         self.every = check_positive("every", every)
         self.log_dir = os.fspath(log_dir)
-        self._writer: ScalarWriter | None = None
+        self._writer: EventWriter | None = None
         self._last: dict[str, float] | None = None
         self._last_update = 0
         self._seconds = 0.0  # spent in batches since the last point
@@ -62,7 +62,7 @@ class TrainingCurves(keras.callbacks.Callback):
                 "TrainingCurves needs a `DistributedModel` on the TensorFlow backend, which counts what it trains on. "
                 f"Received: a {type(self.model).__name__} on {keras.backend.backend()}"
             )
-        self._writer = ScalarWriter(self.log_dir) if Workers(self.model.distribute_strategy).is_chief else None
+        self._writer = EventWriter(self.log_dir) if Workers(self.model.distribute_strategy).is_chief else None
         self._last = None  # a checkpoint may still be restored, and this with it: counting starts at the first batch
         self._idle = False
 
