@@ -46,10 +46,10 @@ class AttentionTensorBoard(keras.callbacks.Callback):
     write into the same directory.
 
     **Cost.** Whenever a multiple of `every` updates is reached or passed, writing is due, and waits until what this
-    callback has taken so far, and what it will take now, is within `max_share` of the time that the training took
-    without it. How long it takes is known from the last time; at first 4 seconds are assumed, so that at the default
-    it begins after some 3 minutes. The last state is written at the end of `fit` whatever that costs: a short training
-    has its picture too. What was put off is in the log.
+    callback has taken so far, will take now, and once more at the end, is within `max_share` of the time that the
+    training took without it. How long it takes is known from the last time; at first 5 seconds are assumed, so that at
+    the default it begins after some 4 minutes. The last state is written at the end of `fit` whatever that costs: a
+    short training has its picture too, and may pay more for it. What was left out is in the log.
 
     Steps grow strictly over a resume with `Checkpointing`, and the time goes on to count. Under several workers the
     chief alone looks and writes; nothing of it needs the others.
@@ -157,7 +157,7 @@ class AttentionTensorBoard(keras.callbacks.Callback):
             self._left_out += 1  # the one before has waited until now, and goes without
         self._due = self._due or due
         tracing = 0.0 if self._watched.forward.is_traced else _SECONDS_TO_TRACE
-        if self._due and self._time.fits(self._seconds_to_write + tracing):
+        if self._due and self._time.fits(2 * self._seconds_to_write + tracing):  # now, and at the end
             self._write(update)
             self._due = False
 
