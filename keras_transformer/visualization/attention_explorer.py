@@ -10,10 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from keras_transformer.visualization.attention_maps import AttentionMaps
+from keras_transformer.visualization.attention_maps import KINDS, AttentionMaps
 
 _PAGE = Path(__file__).with_suffix(".html")
-_KINDS = ("cross", "encoder", "decoder")  # in the page's order
 _STEPS = 1000  # the page has weights in thousandths: what it shows is the weight, rounded to three decimals
 
 
@@ -21,7 +20,7 @@ def attention_page(attention: AttentionMaps, title: str | None = None) -> str:
     """The weights as one HTML page that needs nothing else: no network, no other file.
 
     The page is plain ASCII, so that it is the same in whatever encoding it is written. Pieces are text in it, never
-    markup. It grows by 2 to 4 bytes a weight.
+    markup. It grows by some 2 to 4 bytes a weight.
 
     Args:
         attention: From `Translator.attention`.
@@ -36,7 +35,7 @@ def attention_page(attention: AttentionMaps, title: str | None = None) -> str:
     """
     if not isinstance(attention, AttentionMaps):
         raise TypeError(f"`attention` must be AttentionMaps. Received: attention={attention!r:.100}")
-    data = {kind: _kind_data(attention, kind) for kind in _KINDS}
+    data = {kind: _kind_data(attention, kind) for kind in KINDS}
     heading = html.escape("Attention" if title is None else title)
     parts = {
         "title": heading.encode("ascii", "xmlcharrefreplace").decode(),

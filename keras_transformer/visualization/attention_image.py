@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from keras_transformer.visualization.attention_maps import AttentionMaps
+from keras_transformer.visualization.attention_maps import KINDS, AttentionMaps
 from keras_transformer.visualization.fonts import Fonts
 
 MAX_PIECES = 40  # rows and columns of a head
@@ -24,7 +24,6 @@ _NARROWEST_PANEL = 56  # room for "head 16"
 _LINE = 18  # pixels from line to line of the words above
 _GAP = 8
 _GRID = 225  # the grey between the cells
-_TITLES = {"encoder": "encoder self-attention", "decoder": "decoder self-attention", "cross": "cross-attention"}
 
 
 class _Layout(NamedTuple):
@@ -66,7 +65,7 @@ def attention_image(attention: AttentionMaps, kind: str, layer: int, heads: Sequ
     rows, columns = (pieces[:MAX_PIECES] for pieces in (all_rows, all_columns))
     weights = getattr(attention, kind)
     fonts = _fonts(frozenset("".join([*rows, *columns])))
-    lines = [f"{_TITLES[kind]}, layer {layer + 1} of {len(weights)}"]
+    lines = [f"{KINDS[kind]}, layer {layer + 1} of {len(weights)}"]
     if len(rows) < len(all_rows) or len(columns) < len(all_columns):
         lines.append(f"rows 1 to {len(rows)} of {len(all_rows)}, columns 1 to {len(columns)} of {len(all_columns)}")
     lines += textwrap.wrap(fonts.note(), 48)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import numbers
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
-KINDS = ("encoder", "decoder", "cross")
+KINDS = {"encoder": "encoder self-attention", "decoder": "decoder self-attention", "cross": "cross-attention"}
 
 
 class AttentionMaps(NamedTuple):
@@ -33,6 +35,11 @@ class AttentionMaps(NamedTuple):
             "cross": (self.target_pieces, self.source_pieces),
         }[kind]
 
+    def __repr__(self) -> str:
+        layers, heads = self.cross.shape[:2]
+        pieces = f"{len(self.source_pieces)} source pieces, {len(self.target_pieces)} target pieces"
+        return f"AttentionMaps({pieces}, {layers} layers of {heads} heads)"
+
     def to_html(self, title: str | None = None) -> str:
         """One page to keep or to send, with every head of every layer in it: see `attention_page`."""
         from keras_transformer.visualization.attention_explorer import attention_page
@@ -44,3 +51,25 @@ class AttentionMaps(NamedTuple):
         from keras_transformer.visualization.attention_explorer import attention_frame
 
         return attention_frame(self)
+
+
+def chosen_heads(heads: int | Sequence[int] | None, num_heads: int, most: int | None = None) -> list[int]:
+    """One or several heads as a list; all if not given, or the first so many as there is room for.
+
+    Raises:
+        ValueError: If there is no such head, or there are too many.
+        TypeError: If one is no integer.
+    """
+    most = num_heads if most is None else most
+    chosen = list(range(min(num_heads, most))) if heads is None else integers("heads", heads)
+    if not 1 <= len(chosen) <= most or not all(0 <= head < num_heads for head in chosen):
+        raise ValueError(f"`heads` must be 1 to {most} of the heads 0 to {num_heads - 1}. Received: heads={heads!r}")
+    return chosen
+
+
+def integers(name: str, value: Any) -> list[int]:
+    """One integer or several as a list; raises `TypeError` for what is something else."""
+    values = list(value) if isinstance(value, (Sequence, np.ndarray)) else [value]
+    if isinstance(value, str) or not all(isinstance(x, numbers.Integral) and not isinstance(x, bool) for x in values):
+        raise TypeError(f"`{name}` must be one integer or several. Received: {name}={value!r}")
+    return [int(each) for each in values]

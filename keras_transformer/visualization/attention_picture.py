@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 
-from keras_transformer.visualization.attention_maps import AttentionMaps
+from keras_transformer.visualization.attention_maps import KINDS, AttentionMaps, chosen_heads, integers
 from keras_transformer.visualization.fonts import Fonts
 from keras_transformer.visualization.picture import Picture
 
 _WIDEST = 16.0  # inches of panels side by side
 _LARGEST_CELL, _SMALLEST_CELL = 0.26, 0.13  # inches a piece, where its label can be read
-_TITLES = {"encoder": "encoder self-attention", "decoder": "decoder self-attention", "cross": "cross-attention"}
 
 
 def plot_attention(
@@ -40,6 +39,7 @@ def plot_attention(
 
     Raises:
         ValueError: If there is no such kind, layer or head.
+        TypeError: If a layer or head is no integer.
 
     Reference:
         Vaswani et al. (2017), figures 3 to 5.
@@ -47,15 +47,13 @@ def plot_attention(
     rows, columns = attention.labels(kind)
     weights = getattr(attention, kind)
     num_layers, num_heads = weights.shape[:2]
-    heads = _chosen_heads(heads, num_heads)
-    if layer is not None and not -num_layers <= layer < num_layers:
-        raise ValueError(f"`layer` must be below {num_layers}. Received: layer={layer}")
-    layers = list(range(num_layers)) if layer is None else [layer % num_layers]
+    heads = chosen_heads(heads, num_heads)
+    layers = _chosen_layers(layer, num_layers)
 
     per_row = _side_by_side(len(heads), len(rows), len(columns)) if len(layers) == 1 else len(heads)
     cell = _cell(rows, columns, per_row)
     panels = [(weights[layer, head], _panel_title(layer, head, layers)) for layer in layers for head in heads]
-    title = f"{_TITLES[kind]}, " + (
+    title = f"{KINDS[kind]}, " + (
         f"layer {layers[0] + 1} of {num_layers}" if len(layers) == 1 else f"all {num_layers} layers"
     )
     return _heat_maps(panels, rows, columns, title, cell, per_row)
@@ -78,7 +76,7 @@ def plot_mask(
         A `matplotlib.figure.Figure`.
 
     Raises:
-        ValueError: If the shape is another, or the labels are not as many.
+        ValueError: If the shape is another, the labels are not as many, or a weight is not from 0 to 1.
 
     Example:
         >>> picture = plot_mask(np.tril(np.ones((5, 5), bool)), title="look-ahead mask")
@@ -88,6 +86,11 @@ def plot_mask(
         weights = weights[0]
     if weights.ndim != 2 or 0 in weights.shape:
         raise ValueError(f"`mask` must be (T, S) or (1, T, S). Received: shape={np.shape(mask)}")
+    if not ((weights >= 0) & (weights <= 1.001)).all():  # NaN too; sums of rounded weights may pass 1 by a little
+        raise ValueError(
+            "`mask` must be boolean, or weights from 0 to 1, after the softmax. "
+            f"Received: values from {weights.min():g} to {weights.max():g}"
+        )
     rows = _labels_of("query_labels", query_labels, weights.shape[0])
     columns = _labels_of("key_labels", key_labels, weights.shape[1])
     bar = np.asarray(mask).dtype != bool
@@ -103,13 +106,13 @@ def _labels_of(name: str, labels: Sequence[str] | None, size: int) -> list[str]:
     return chosen
 
 
-def _chosen_heads(heads: int | Sequence[int] | None, num_heads: int) -> list[int]:
-    if heads is None:
-        return list(range(num_heads))
-    chosen = [heads] if isinstance(heads, (int, np.integer)) else list(heads)
-    if not chosen or not all(0 <= head < num_heads for head in chosen):
-        raise ValueError(f"`heads` must be among 0 to {num_heads - 1}. Received: heads={heads}")
-    return chosen
+def _chosen_layers(layer: int | None, num_layers: int) -> list[int]:
+    if layer is None:
+        return list(range(num_layers))
+    chosen = integers("layer", layer)
+    if len(chosen) != 1 or not -num_layers <= chosen[0] < num_layers:
+        raise ValueError(f"`layer` must be one layer, below {num_layers}. Received: layer={layer}")
+    return [chosen[0] % num_layers]
 
 
 def _panel_title(layer: int, head: int, layers: list[int]) -> str:

@@ -53,6 +53,8 @@ def plot_schedule(
 def plot_history(history: Any, names: list[str] | None = None) -> Picture:
     """Draws what `fit` logged, epoch by epoch: a panel for each metric, training and validation in it.
 
+    Perplexity, an exponential, has a logarithmic axis.
+
     Args:
         history: What `fit` returned, or its `history` dict; or several of either by their names, to compare.
         names: Which metrics, without "val_"; all that were logged if not given.
@@ -62,6 +64,7 @@ def plot_history(history: Any, names: list[str] | None = None) -> Picture:
 
     Raises:
         ValueError: If there is nothing to draw, or no such metric.
+        TypeError: If `history` is something else.
 
     Example:
         >>> def compare(plain, warmed_up):

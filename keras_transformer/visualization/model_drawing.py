@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from matplotlib.axes import Axes
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Rectangle
 
+from keras_transformer.models.transformer import Transformer
 from keras_transformer.visualization.picture import Picture
 
 _WHITE, _ROSE, _ORANGE, _BLUE, _YELLOW, _VIOLET = "white", "#fbdcdc", "#fde3c0", "#cfe7f5", "#f6f3c4", "#dedaf2"
@@ -34,7 +35,7 @@ class _Side(NamedTuple):
         return [*self.before, *self.layer, *self.after]
 
 
-def plot_transformer(model: Any) -> Picture:
+def plot_transformer(model: Transformer) -> Picture:
     """Draws encoder and decoder: their sublayers, residual connections, sizes and numbers of parameters.
 
     Args:
@@ -44,6 +45,7 @@ def plot_transformer(model: Any) -> Picture:
         A `matplotlib.figure.Figure`, read from below to above as the paper's figure 1.
 
     Raises:
+        TypeError: If `model` is no `Transformer`.
         ValueError: If the model has no weights yet.
 
     Example:
@@ -54,6 +56,8 @@ def plot_transformer(model: Any) -> Picture:
     Reference:
         Vaswani et al. (2017), figure 1.
     """
+    if not isinstance(model, Transformer):
+        raise TypeError(f"`model` must be a Transformer. Received: {type(model).__name__}")
     if not model.built:
         raise ValueError(f"`model` has no weights yet: call `model.build()` first. Received: {model.name}")
     encoder, decoder = _encoder(model), _decoder(model)

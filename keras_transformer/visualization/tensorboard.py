@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import numbers
 import os
 import time
 from collections.abc import Sequence
@@ -18,6 +17,7 @@ from keras_transformer.training.updates import is_due, updates_made
 from keras_transformer.training.workers import Workers
 from keras_transformer.visualization.attention_entropy import entropies
 from keras_transformer.visualization.attention_image import MAX_HEADS, attention_image
+from keras_transformer.visualization.attention_maps import chosen_heads, integers
 from keras_transformer.visualization.time_share import TimeShare
 from keras_transformer.visualization.watched_sentences import watch
 
@@ -99,7 +99,7 @@ class AttentionTensorBoard(keras.callbacks.Callback):
         self._watched = watch(translator, sentences)
         config = self._watched.forward.model.config
         self.layers = _chosen_layers(layers, config["num_encoder_layers"], config["num_decoder_layers"])
-        self.heads = _chosen_heads(heads, config["num_heads"])
+        self.heads = chosen_heads(heads, config["num_heads"], MAX_HEADS)
         images = len(self._watched) * sum(map(len, self.layers.values()))
         if images > MAX_IMAGES:
             raise ValueError(
@@ -226,23 +226,7 @@ def _chosen_layers(layers: int | Sequence[int] | None, encoder: int, decoder: in
     """The layers of each kind, from 0; where one stack has fewer, those that it has."""
     sizes = {"encoder": encoder, "decoder": decoder, "cross": decoder}
     deepest = max(sizes.values())
-    chosen = list(range(deepest)) if layers is None else _integers("layers", layers)
+    chosen = list(range(deepest)) if layers is None else integers("layers", layers)
     if not chosen or not all(-deepest <= layer < deepest for layer in chosen):
         raise ValueError(f"`layers` must be among {-deepest} to {deepest - 1}. Received: layers={layers!r}")
     return {kind: sorted({layer % size for layer in chosen if -size <= layer < size}) for kind, size in sizes.items()}
-
-
-def _chosen_heads(heads: int | Sequence[int] | None, num_heads: int) -> list[int]:
-    chosen = list(range(min(num_heads, MAX_HEADS))) if heads is None else _integers("heads", heads)
-    if not 1 <= len(chosen) <= MAX_HEADS or not all(0 <= head < num_heads for head in chosen):
-        raise ValueError(
-            f"`heads` must be 1 to {MAX_HEADS} of the heads 0 to {num_heads - 1}. Received: heads={heads!r}"
-        )
-    return chosen
-
-
-def _integers(name: str, value: Any) -> list[int]:
-    values = [value] if isinstance(value, numbers.Integral) else list(value)
-    if not all(isinstance(each, numbers.Integral) and not isinstance(each, bool) for each in values):
-        raise TypeError(f"`{name}` must be integers. Received: {name}={value!r}")
-    return [int(each) for each in values]

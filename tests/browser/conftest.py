@@ -13,6 +13,7 @@ _ADVICE = (
     "(Debian, Ubuntu: apt install chromium chromium-driver; elsewhere Chrome and the chromedriver of its version)"
 )
 _FLAGS = (
+    # No sandbox: in a container one is root, whom Chromium would refuse. It opens our own pages alone.
     *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"),
     # Nothing here needs a network: without these the browser looks for its maker's servers at every start.
     *("--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-quic"),

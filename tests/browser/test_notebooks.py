@@ -114,6 +114,13 @@ def test_opens_with_what_the_reader_will_know(name, phrase):
     assert items.count("\n- ") >= 3
 
 
+@pytest.mark.parametrize("name", STORED)
+def test_its_links_lead_somewhere(name):
+    text = "".join(cell.source for cell in cells(read(name), "markdown"))
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        assert target.startswith("https://") or (NOTEBOOKS / target).exists(), target
+
+
 def test_the_japanese_notebook_has_the_same_cells_and_pictures():
     english, japanese = read("01_attention"), read("01_attention.ja")
     assert [(cell.id, cell.cell_type) for cell in english.cells] == [

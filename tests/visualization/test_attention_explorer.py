@@ -162,7 +162,7 @@ def test_a_frame_for_a_notebook_holds_the_page():
         ({"cross": np.zeros((2, 3, 7, 5))}, r"`attention.cross` must be \(layers, heads, 5, 7\).*shape=\(2, 3, 7, 5\)"),
         ({"encoder": np.zeros((3, 7, 7))}, r"`attention.encoder` must be .* shape=\(3, 7, 7\)"),
         ({"decoder": np.zeros((0, 3, 5, 5))}, r"`attention.decoder` must be .* shape=\(0, 3, 5, 5\)"),
-        ({"target_pieces": TARGET[1:]}, r"`attention.cross` must be \(layers, heads, 4, 7\)"),
+        ({"target_pieces": TARGET[1:]}, r"`attention.decoder` must be \(layers, heads, 4, 5\)"),
     ],
 )
 def test_pieces_and_weights_that_do_not_fit_are_refused(change, message):

@@ -136,9 +136,9 @@ def test_short_and_long_sentences_fit_their_picture(pieces, tmp_path):
         ({"kind": "self"}, r"`kind` must be one of encoder, decoder, cross. Received: kind='self'"),
         ({"layer": 2}, r"Received: layer=2"),
         ({"layer": -3}, r"Received: layer=-3"),
-        ({"heads": [0, 3]}, r"`heads` must be among 0 to 2. Received: heads=\[0, 3\]"),
-        ({"heads": [-1]}, r"`heads` must be among 0 to 2. Received: heads=\[-1\]"),
-        ({"heads": []}, r"`heads` must be among 0 to 2. Received: heads=\[\]"),
+        ({"heads": [0, 3]}, r"`heads` must be 1 to 3 of the heads 0 to 2. Received: heads=\[0, 3\]"),
+        ({"heads": [-1]}, r"`heads` must be 1 to 3 of the heads 0 to 2. Received: heads=\[-1\]"),
+        ({"heads": []}, r"`heads` must be 1 to 3 of the heads 0 to 2. Received: heads=\[\]"),
     ],
 )
 def test_impossible_arguments_are_named(attention, options, message):
@@ -170,6 +170,8 @@ def test_weights_as_a_picture_have_labels_and_a_scale():
         ([np.ones((2, 3, 4), bool)], r"`mask` must be \(T, S\) or \(1, T, S\). Received: shape=\(2, 3, 4\)"),
         ([np.ones(3, bool)], r"Received: shape=\(3,\)"),
         ([np.ones((0, 3), bool)], r"Received: shape=\(0, 3\)"),
+        ([[[0.5, 1.5]]], r"`mask` must be boolean, or weights from 0 to 1.*Received: values from 0.5 to 1.5"),
+        ([[[0.5, float("nan")]]], r"Received: values from nan to nan"),
         ([np.ones((2, 3), bool), ["a"]], r"`query_labels` must be 2, one for each. Received: 1"),
         ([np.ones((2, 3), bool), None, ["a"]], r"`key_labels` must be 3, one for each. Received: 1"),
     ],
@@ -177,6 +179,19 @@ def test_weights_as_a_picture_have_labels_and_a_scale():
 def test_what_is_no_mask_is_named(arguments, message):
     with pytest.raises(ValueError, match=message):
         kt.plot_mask(*arguments)
+
+
+@pytest.mark.parametrize(
+    "options", [{"heads": 0.5}, {"heads": [True]}, {"heads": "1"}, {"layer": 0.5}, {"layer": True}]
+)
+def test_what_is_no_integer_is_named(attention, options):
+    (name,) = options
+    with pytest.raises(TypeError, match=f"`{name}` must be one integer or several. Received: {name}="):
+        kt.plot_attention(attention, **options)
+
+
+def test_a_short_name(attention):
+    assert repr(attention) == "AttentionMaps(5 source pieces, 3 target pieces, 2 layers of 3 heads)"
 
 
 def test_no_window_and_no_global_figure(attention):

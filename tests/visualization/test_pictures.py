@@ -150,6 +150,11 @@ def test_a_model_without_weights_is_not_drawn():
         kt.plot_transformer(kt.Transformer.from_preset("tiny", source_vocabulary_size=10))
 
 
+def test_what_is_no_transformer_is_not_drawn():
+    with pytest.raises(TypeError, match=r"`model` must be a Transformer. Received: Sequential"):
+        kt.plot_transformer(keras.Sequential())
+
+
 def test_a_notebook_shows_a_picture_without_pyplot():
     png = kt.plot_positional_encoding(5, 4)._repr_png_()
     assert png.startswith(b"\x89PNG")

@@ -479,8 +479,8 @@ def test_impossible_arguments_are_named(make_model, watch, options, message):
         ({"sentences": [5]}, r"pairs of strings. Received: 5"),
         ({"sentences": [("a", "b", "c")]}, r"Received: \('a', 'b', 'c'\)"),
         ({"sentences": [("a", 5)]}, r"Received: \('a', 5\)"),
-        ({"layers": [0.5]}, r"`layers` must be integers. Received: layers=\[0.5\]"),
-        ({"heads": [True]}, r"`heads` must be integers"),
+        ({"layers": [0.5]}, r"`layers` must be one integer or several. Received: layers=\[0.5\]"),
+        ({"heads": [True]}, r"`heads` must be one integer or several"),
     ],
 )
 def test_things_of_another_kind_are_named(make_model, watch, options, message):
