@@ -7,6 +7,7 @@ from typing import Any
 
 import keras
 import numpy as np
+from matplotlib.ticker import LogLocator, NullLocator
 
 from keras_transformer.layers.arguments import check_positive
 from keras_transformer.visualization.picture import Picture
@@ -109,7 +110,12 @@ def _draw_metric(axis: Any, name: str, runs: Mapping[str, Mapping[str, list[floa
                 epochs = range(1, len(logs[key]) + 1)
                 label = ", ".join(filter(None, (run, side)))
                 axis.plot(epochs, logs[key], style, color=f"C{number}", label=label, marker=".")
-    axis.set(title=name.replace("_", " "), xlabel="epoch", yscale="log" if name == "perplexity" else "linear")
+    axis.set(title=name.replace("_", " "), xlabel="epoch")
+    if name == "perplexity":
+        axis.set_yscale("log")
+        axis.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        axis.yaxis.set_major_formatter("{x:g}")
+        axis.yaxis.set_minor_locator(NullLocator())
     axis.xaxis.get_major_locator().set_params(integer=True)
     axis.grid(color="0.9")
     axis.legend(fontsize=8)

@@ -49,7 +49,8 @@ class AttentionTensorBoard(keras.callbacks.Callback):
     callback has taken so far, will take now, and once more at the end, is within `max_share` of the time that the
     training took without it. How long it takes is known from the last time; at first 5 seconds are assumed, so that at
     the default it begins after some 4 minutes. The last state is written at the end of `fit` whatever that costs: a
-    short training has its picture too, and may pay more for it. What was left out is in the log.
+    short training has its picture too, and may pay more for it. What was left out is in the log. Where
+    `EarlyStopping` before this one has restored the best weights by then, it is they that are seen last.
 
     Steps grow strictly over a resume with `Checkpointing`, and the time goes on to count. Under several workers the
     chief alone looks and writes; nothing of it needs the others.
@@ -57,7 +58,8 @@ class AttentionTensorBoard(keras.callbacks.Callback):
     Args:
         translator: A `Translator` of the model that is trained; or the `Transformer` itself.
         sentences: At most 8: sources, or (source, target) pairs of strings, whose attention is that of the target
-            given; for a `Transformer` pairs of encoder and decoder token ids, with ids in place of pieces, and no text.
+            given, cut at the translator's `max_length`; for a `Transformer` pairs of encoder and decoder token ids,
+            with ids in place of pieces, and no text.
         log_dir: Directory of the event files.
         every: Updates from point to point.
         layers: The layers in the pictures, negative ones counted from the last; `None` for all.

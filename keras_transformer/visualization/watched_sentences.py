@@ -76,9 +76,11 @@ class WatchedTexts:
         ids, scores = self._translate(source_ids)
         texts = [text.decode() for text in tokenizer.detokenize(ids).numpy()]
         if any(target is not None for target in self.targets):
-            given = tokenizer.tokenize([target or "" for target in self.targets], add_start=True, add_end=True)
+            given = tokenizer.tokenize([target or "" for target in self.targets], add_start=True)
             rows = [
-                list(own[own != PAD_TOKEN_ID]) if target is None else forced[: self.translator.max_length]
+                list(own[own != PAD_TOKEN_ID])
+                if target is None
+                else [*forced[: self.translator.max_length], END_TOKEN_ID]
                 for own, forced, target in zip(ids, given.to_list(), self.targets, strict=True)
             ]
             ids = _rectangle(rows, PAD_TOKEN_ID)

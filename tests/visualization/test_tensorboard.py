@@ -19,6 +19,7 @@ import tensorflow as tf
 from tensorboard.plugin_util import markdown_to_safe_html
 
 import keras_transformer as kt
+from keras_transformer.training.event_files import EventWriter
 from keras_transformer.visualization.attention_entropy import attention_entropy
 from keras_transformer.visualization.attention_image import attention_image
 from keras_transformer.visualization.attention_maps import AttentionMaps
@@ -398,56 +399,76 @@ def test_a_short_training_has_its_last_state_and_the_log_says_what_was_left_out(
     assert re.search(r"written 1 times in \d+\.\d s, .* left out 3 times \(max_share=0.02\)", caplog.text)
 
 
-def test_the_share_is_of_the_time_without_what_was_spent():
-    share = TimeShare(0.5)
+def test_a_target_that_is_too_long_is_cut_and_ended(make_model, tokenizer, dataset, tmp_path):
+    """Beside a translation that is longer than it."""
+    model = make_model()
+    translator = kt.Translator(model, tokenizer, num_beams=1, max_length=4, min_target_length=7, max_target_length=7)
+    watching = kt.AttentionTensorBoard(translator, [("o gato", "the cat sleeps here"), "o gato"], tmp_path, every=8)
+    cut, longer = (look.attention for look in watching._watched.look())
+    assert (len(cut.target_pieces), cut.target_pieces[-1]) == (4, "</s>")
+    assert cut.cross.shape[2] == cut.decoder.shape[3] == len(cut.decoder_input_pieces) == 4
+    assert len(longer.target_pieces) == longer.cross.shape[2] == 7
+
+
+class Seconds:
+    """A clock that a test moves on."""
+
+    def __init__(self, monkeypatch):
+        self.now = 100.0
+        monkeypatch.setattr(time, "perf_counter", lambda: self.now)
+
+    def pass_by(self, seconds):
+        self.now += seconds
+
+
+def test_the_share_is_of_the_time_without_what_was_spent(monkeypatch):
+    seconds, share = Seconds(monkeypatch), TimeShare(0.5)
     share.start()
     assert not share.fits(0.1)
-    time.sleep(0.25)
-    assert share.fits(0.1)
-    assert not share.fits(0.2)
-    share.spent += 0.15
-    assert not share.fits(0.0)  # 0.15 of 0.1
+    seconds.pass_by(2.0)
+    assert share.fits(1.0)
+    assert not share.fits(1.25)
+    share.spent += 1.5
+    assert not share.fits(0.0)  # 1.5 of the 0.5 without them
     share.stop()
-    assert share.seconds == share.seconds == pytest.approx(0.25, abs=0.05)
+    seconds.pass_by(50.0)
+    assert share.seconds == 2.0
     other = TimeShare(0.5)
     other.set_state(json.loads(json.dumps(share.get_state())))
     other.start()
-    time.sleep(0.3)
-    assert other.fits(0.05)
-    assert other.seconds == pytest.approx(0.55, abs=0.1)
-    assert other.spent_share() == pytest.approx(0.15 / 0.4, rel=0.3)
+    seconds.pass_by(4.0)
+    assert other.seconds == 6.0
+    assert other.spent_share() == 1.5 / 4.5
+    assert other.fits(0.75)
+    assert not other.fits(1.0)
     assert TimeShare(None).fits(1e9)
 
 
-class Clock(keras.callbacks.Callback):
-    """When each batch, which takes its time, ended for this callback; ends the training once it is asked to."""
-
-    def __init__(self, seconds=0.0, stop=lambda: False):
+class EachBatchTakes(keras.callbacks.Callback):
+    def __init__(self, seconds):
         super().__init__()
-        self.seconds, self.stop, self.ends = seconds, stop, []
+        self.seconds = seconds
 
     def on_train_batch_end(self, batch, logs=None):
-        time.sleep(self.seconds)
-        self.ends.append(time.perf_counter())
-        self.model.stop_training = self.stop()
+        self.seconds.pass_by(1.0)
 
 
-@pytest.mark.slow
-def test_the_cost_is_within_its_share(make_model, watch, dataset, tmp_path):
-    """Clocks on both sides measure it. Due at every batch, it is written when its share has room for it."""
-    model = make_model()
-    watching = watch(model, every=1, max_share=0.4)
-    before, after = Clock(0.02), Clock(stop=lambda: watching.get_state()["written"] >= 4)
-    began = time.perf_counter()
-    fit(model, dataset, before, watching, after, epochs=10_000)
-    costs = np.subtract(after.ends, before.ends)
-    written = steps(read(tmp_path / "logs")["translation/sentence_1"])
-    assert len(written) < len(costs) / 4
-    spent = 0.0
-    for update in written:
-        assert spent <= 0.4 * (before.ends[update - 1] - began - spent)
-        spent += costs[update - 1]
-    assert watching.get_state()["time"]["spent"] == pytest.approx(costs.sum(), rel=0.2)
+def test_the_cost_is_within_its_share(make_model, watch, dataset, tmp_path, monkeypatch):
+    """A batch takes a second, and a writing ten. Due at each update, it waits for room, also for that of the last."""
+    seconds, write = Seconds(monkeypatch), EventWriter.write
+
+    def slow_write(self, *args, **options):
+        seconds.pass_by(10.0)
+        write(self, *args, **options)
+
+    monkeypatch.setattr(EventWriter, "write", slow_write)
+    watching = watch(make_model(), every=1, max_share=0.4)
+    fit(watching._watched.translator.model, dataset, EachBatchTakes(seconds), watching, epochs=50)
+    first, *others = steps(read(tmp_path / "logs")["translation/sentence_1"])
+    assert first < 50  # how long it takes was not known yet
+    # After n writings there is room for two more from update u on, where 10 (n + 2) = 0.4 u.
+    assert others == [75, 100, 125, 150, 175, 200]
+    assert watching.get_state()["time"] == {"spent": 70.0, "seconds": 270.0}
 
 
 @pytest.mark.parametrize(
