@@ -17,18 +17,30 @@ class EventWriter:
     and points up to the highest step of their tag are not written again.
 
     Args:
-        log_dir: Where the event files lie; made with the first point.
+        log_dir: Where the event files lie; made if it is missing.
+
+    Raises:
+        ValueError: If it is no directory and cannot be made.
     """
 
     def __init__(self, log_dir: str | os.PathLike[str]) -> None:
         self._log_dir = os.fspath(log_dir)
+        _make_directory(self._log_dir)
         self._highest = highest_steps(self._log_dir)
         self._writer: Any = None
         self._told = False
 
-    def highest(self, tag: str) -> int:
-        """The highest step of a tag, -1 where it has no point."""
-        return self._highest.get(tag, -1)
+    def holds(self, tag: str, step: int) -> bool:
+        """Whether a tag has a point at this step or after it, from before; if so, the log says it once."""
+        highest = self._highest.get(tag, -1)
+        if highest >= step and not self._told:
+            self._told = True
+            logger.warning(
+                "%s: holds points up to update %d, those up to there are not written again; give a new run a directory "
+                "of its own",
+                *(self._log_dir, highest),
+            )
+        return highest >= step
 
     def write(
         self,
@@ -59,15 +71,7 @@ class EventWriter:
             (tf.summary.text, texts),
         )
         points = [(write, tag, value) for write, values in kinds for tag, value in (values or {}).items()]
-        new = [(write, tag, value) for write, tag, value in points if step > self.highest(tag)]
-        if len(new) < len(points) and not self._told:
-            self._told = True
-            logger.warning(
-                "%s: holds points up to update %d, those up to there are not written again; give a new run a directory "
-                "of its own",
-                self._log_dir,
-                max(self.highest(tag) for _, tag, _ in points if step <= self.highest(tag)),
-            )
+        new = [(write, tag, value) for write, tag, value in points if not self.holds(tag, step)]
         if not new:
             return
         if self._writer is None:
@@ -83,6 +87,18 @@ class EventWriter:
         if self._writer is not None:
             self._writer.close()
             self._writer = None
+
+
+def _make_directory(log_dir: str) -> None:
+    import tensorflow as tf
+
+    try:
+        tf.io.gfile.makedirs(log_dir)
+        made = tf.io.gfile.isdir(log_dir)
+    except tf.errors.OpError:
+        made = False
+    if not made:
+        raise ValueError(f"`log_dir` must be a directory, or a place to make one. Received: log_dir={log_dir!r}")
 
 
 def highest_steps(log_dir: str | os.PathLike[str]) -> dict[str, int]:

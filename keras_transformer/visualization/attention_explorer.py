@@ -65,19 +65,7 @@ def attention_frame(attention: AttentionMaps, height: int = 760) -> str:
 def _kind_data(attention: AttentionMaps, kind: str) -> dict[str, Any]:
     """What the page gets to know of one kind."""
     queries, keys = attention.labels(kind)
-    weights = np.asarray(getattr(attention, kind), "float64")
-    if weights.ndim != 4 or weights.shape[2:] != (len(queries), len(keys)) or not weights.size:
-        raise ValueError(
-            f"`attention.{kind}` must be (layers, heads, {len(queries)}, {len(keys)}), one row and one column a piece, "
-            f"and at least one of each. Received: shape={weights.shape}"
-        )
-    wrong = ~((weights > -1 / _STEPS) & (weights < 1 + 1 / _STEPS))  # NaN too
-    if wrong.any():
-        layer, head, query, key = np.argwhere(wrong)[0].tolist()
-        raise ValueError(
-            f"`attention.{kind}` must be weights from 0 to 1. "
-            f"Received: {weights[layer, head, query, key]} in [{layer}, {head}, {query}, {key}]"
-        )
+    weights = attention.checked_weights(kind)
     heads = [str(head + 1) for head in range(weights.shape[1])]
     if len(heads) > 1:
         # Here, from the weights themselves: the mean of rounded ones would be off by a digit.

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 KINDS = {"encoder": "encoder self-attention", "decoder": "decoder self-attention", "cross": "cross-attention"}
+_TOLERANCE = 1e-3  # of weights that were rounded
 
 
 class AttentionMaps(NamedTuple):
@@ -34,6 +35,28 @@ class AttentionMaps(NamedTuple):
             "decoder": (self.target_pieces, self.decoder_input_pieces),
             "cross": (self.target_pieces, self.source_pieces),
         }[kind]
+
+    def checked_weights(self, kind: str) -> np.ndarray:
+        """A kind's weights, `(layers, heads, queries, keys)`, float64.
+
+        Raises:
+            ValueError: If they do not fit the pieces, or one is not a number from 0 to 1.
+        """
+        queries, keys = self.labels(kind)
+        weights = np.asarray(getattr(self, kind), "float64")
+        if weights.ndim != 4 or weights.shape[2:] != (len(queries), len(keys)) or not weights.size:
+            raise ValueError(
+                f"`attention.{kind}` must be (layers, heads, {len(queries)}, {len(keys)}), one row and one column a "
+                f"piece, and at least one of each. Received: shape={weights.shape}"
+            )
+        wrong = ~((weights > -_TOLERANCE) & (weights < 1 + _TOLERANCE))  # NaN too
+        if wrong.any():
+            layer, head, query, key = np.argwhere(wrong)[0].tolist()
+            raise ValueError(
+                f"`attention.{kind}` must be weights from 0 to 1. "
+                f"Received: {weights[layer, head, query, key]} in [{layer}, {head}, {query}, {key}]"
+            )
+        return weights
 
     def __repr__(self) -> str:
         layers, heads = self.cross.shape[:2]
@@ -69,7 +92,8 @@ def chosen_heads(heads: int | Sequence[int] | None, num_heads: int, most: int | 
 
 def integers(name: str, value: Any) -> list[int]:
     """One integer or several as a list; raises `TypeError` for what is something else."""
-    values = list(value) if isinstance(value, (Sequence, np.ndarray)) else [value]
+    values = np.ravel(value).tolist() if isinstance(value, np.ndarray) else value
+    values = list(values) if isinstance(values, Sequence) else [values]
     if isinstance(value, str) or not all(isinstance(x, numbers.Integral) and not isinstance(x, bool) for x in values):
         raise TypeError(f"`{name}` must be one integer or several. Received: {name}={value!r}")
     return [int(each) for each in values]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from typing import Any
 
@@ -38,14 +39,14 @@ def plot_attention(
         A `matplotlib.figure.Figure`: a notebook shows it, or `figure.savefig("attention.png")`.
 
     Raises:
-        ValueError: If there is no such kind, layer or head.
+        ValueError: If there is no such kind, layer or head, or weights and pieces do not fit together.
         TypeError: If a layer or head is no integer.
 
     Reference:
         Vaswani et al. (2017), figures 3 to 5.
     """
     rows, columns = attention.labels(kind)
-    weights = getattr(attention, kind)
+    weights = attention.checked_weights(kind)
     num_layers, num_heads = weights.shape[:2]
     heads = chosen_heads(heads, num_heads)
     layers = _chosen_layers(layer, num_layers)
@@ -86,7 +87,7 @@ def plot_mask(
         weights = weights[0]
     if weights.ndim != 2 or 0 in weights.shape:
         raise ValueError(f"`mask` must be (T, S) or (1, T, S). Received: shape={np.shape(mask)}")
-    if not ((weights >= 0) & (weights <= 1.001)).all():  # NaN too; sums of rounded weights may pass 1 by a little
+    if not ((weights >= -1e-3) & (weights <= 1.001)).all():  # NaN too; rounding may pass 0 and 1 by a little
         raise ValueError(
             "`mask` must be boolean, or weights from 0 to 1, after the softmax. "
             f"Received: values from {weights.min():g} to {weights.max():g}"
@@ -100,7 +101,7 @@ def plot_mask(
 
 
 def _labels_of(name: str, labels: Sequence[str] | None, size: int) -> list[str]:
-    chosen = [str(position) for position in range(size)] if labels is None else list(labels)
+    chosen = list(map(str, range(size) if labels is None else labels))
     if len(chosen) != size:
         raise ValueError(f"`{name}` must be {size}, one for each. Received: {len(chosen)}")
     return chosen
@@ -145,27 +146,33 @@ def _heat_maps(
 ) -> Picture:
     fonts = Fonts([*rows, *columns])
     readable = cell > 0.08
-    room = 0.35 * cell * max(len(piece) for piece in columns) if readable else 0.0  # for the pieces below
+    left, room = (
+        0.35 * cell * max(len(fonts.drawable(piece)) for piece in pieces) if readable else 0.0
+        for pieces in (rows, columns)
+    )
     num_rows = -(-len(panels) // per_row)
     full = len(panels) == num_rows * per_row  # then pieces below the last row are enough
     rooms = room if full else num_rows * room
-    figure = Picture(per_row * (cell * len(columns) + 0.3) + 1.8, num_rows * (cell * len(rows) + 0.5) + rooms + 0.5)
+    panel = max(cell * len(columns), 0.075 * max(len(name) for _, name in panels)) + 0.3  # room for its name
+    figure = Picture(per_row * panel + max(1.8, left + 0.9), num_rows * (cell * len(rows) + 0.5) + rooms + 0.5)
     grid = figure.subplots(num_rows, per_row, sharex=full, sharey=True, squeeze=False)
     for axis in grid.flat[len(panels) :]:
         axis.remove()
     axes = list(grid.flat[: len(panels)])
     for axis, (weights, name) in zip(axes, panels, strict=True):
         image = axis.imshow(weights, vmin=0, vmax=1, cmap="Blues", aspect="equal", interpolation="nearest")
-        axis.set_title(name, fontsize=10)
+        axis.set_title(name, fontsize=10, parse_math=False)
         _label(axis, rows, columns, fonts, 34 * cell if readable else None)
     if bar:
         figure.colorbar(image, ax=axes, shrink=0.7 / num_rows, aspect=15, label="weight")
-    figure.suptitle(title, fontsize=11)
+    figure.suptitle(title, fontsize=11, parse_math=False)
     notes = [fonts.note()]
     if not readable:
         notes.append(f"{len(rows)} pieces look at {len(columns)}: too small to be named here; draw one layer or head")
     if any(notes):
-        figure.supxlabel("\n".join(filter(None, notes)), fontsize=8, color="0.35")
+        width = int(14 * figure.get_figwidth())  # characters of this size
+        lines = [line for note in notes for line in textwrap.wrap(note, width)]
+        figure.supxlabel("\n".join(lines), fontsize=8, color="0.35")
     return figure
 
 

@@ -27,6 +27,7 @@ def plot_schedule(
 
     Raises:
         ValueError: If `num_updates` is not a positive integer, or there is no schedule.
+        TypeError: If a schedule is no function.
 
     Example:
         >>> picture = plot_schedule({f"d_model={d}": WarmupSchedule(d) for d in (256, 512)})
@@ -37,17 +38,20 @@ def plot_schedule(
     named = dict(schedules) if isinstance(schedules, Mapping) else {"": schedules}
     if not named:
         raise ValueError("`schedules` must hold at least one. Received: none")
+    for schedule in named.values():
+        if not callable(schedule):
+            raise TypeError(f"`schedules` must be functions of the number of updates. Received: {schedule!r}")
     steps = np.unique(np.linspace(0, check_positive("num_updates", num_updates) - 1, 1000).round())
     figure = Picture(6.4, 3.6)
     axis = figure.subplots()
     for name, schedule in named.items():
         rates = [float(keras.ops.convert_to_numpy(schedule(step))) for step in steps]
-        axis.plot(steps + 1, rates, label=name)  # the rate of update n is schedule(n - 1)
+        axis.plot(steps + 1, rates, label=str(name))  # the rate of update n is schedule(n - 1)
     axis.set(xlabel="update", ylabel="learning rate", ylim=(0, None), xlim=(1, max(2, num_updates)))
     axis.ticklabel_format(axis="y", style="sci", scilimits=(-3, -3))
     axis.grid(color="0.9")
-    if "" not in named:
-        axis.legend()
+    if isinstance(schedules, Mapping):
+        _legend(axis)
     return figure
 
 
@@ -75,6 +79,7 @@ def plot_history(history: Any, names: list[str] | None = None) -> Picture:
     logged = list(dict.fromkeys(name.removeprefix("val_") for logs in runs.values() for name in logs))
     if not logged:
         raise ValueError("`history` must hold at least one epoch's logs. Received: none")
+    names = [names] if isinstance(names, str) else names
     unknown = sorted(set(names or ()) - set(logged))
     if unknown:
         raise ValueError(f"`names` must be among {logged}. Received: {unknown}")
@@ -96,10 +101,12 @@ def _runs(history: Any) -> dict[str, dict[str, list[float]]]:
         return {"": history.history}
     if not isinstance(history, Mapping):
         raise TypeError(f"`history` must be what `fit` returned, or a dict. Received: {type(history).__name__}")
-    several = all(isinstance(value, (keras.callbacks.History, Mapping)) for value in history.values())
-    if not several:
+    runs = [value for value in history.values() if isinstance(value, (keras.callbacks.History, Mapping))]
+    if not runs:
         return {"": dict(history)}
-    return {name: _runs(value)[""] for name, value in history.items()}
+    if len(runs) < len(history):
+        raise TypeError("`history` must be one run's logs, or several runs by their names. Received: a mixture")
+    return {str(name): _runs(value)[""] if value else {} for name, value in history.items()}
 
 
 def _draw_metric(axis: Any, name: str, runs: Mapping[str, Mapping[str, list[float]]]) -> None:
@@ -110,12 +117,24 @@ def _draw_metric(axis: Any, name: str, runs: Mapping[str, Mapping[str, list[floa
                 epochs = range(1, len(logs[key]) + 1)
                 label = ", ".join(filter(None, (run, side)))
                 axis.plot(epochs, logs[key], style, color=f"C{number}", label=label, marker=".")
-    axis.set(title=name.replace("_", " "), xlabel="epoch")
+    axis.set_title(name.replace("_", " "), parse_math=False)
+    axis.set_xlabel("epoch")
     if name == "perplexity":
         axis.set_yscale("log")
         axis.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
         axis.yaxis.set_major_formatter("{x:g}")
         axis.yaxis.set_minor_locator(NullLocator())
-    axis.xaxis.get_major_locator().set_params(integer=True)
+    longest = max((len(logs.get(name, ())) for logs in runs.values()), default=1)
+    axis.set_xticks(np.unique(np.linspace(1, max(1, longest), min(6, max(1, longest))).round().astype(int)))
     axis.grid(color="0.9")
-    axis.legend(fontsize=8)
+    _legend(axis)
+
+
+def _legend(axis: Any) -> None:
+    """Names as they are: no mathematics, and none left out for how it begins."""
+    labels = [str(line.get_label()) for line in axis.lines]
+    legend = axis.legend(
+        axis.lines, [label if not label.startswith("_") else f"\u2009{label}" for label in labels], fontsize=8
+    )
+    for text in legend.get_texts():
+        text.set_parse_math(False)

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 _FIRST = "DejaVu Sans"  # comes with Matplotlib: Latin with all accents, Greek, Cyrillic, Arabic, Hebrew, symbols
 _BOX = "□"
+_LONGEST = 40  # characters of a label
 # Looked through before the machine's other fonts, which might have a character by chance and ugly.
 _PREFERRED = (
     *("NotoSansCJK", "NotoSans", "Hiragino", "msgothic", "msyh", "malgun", "Nirmala", "Arial Unicode"),
@@ -44,8 +45,11 @@ class Fonts:
         self.missing = "".join(sorted(wanted))
 
     def drawable(self, text: str) -> str:
-        """The text, with a box for each character that no font has."""
-        return "".join(_BOX if character in self.missing else character for character in text)
+        """The text on one line, not longer than a label may be, with a box for each character that no font has."""
+        short = text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+        return "".join(
+            _BOX if character in self.missing else " " if character.isspace() else character for character in short
+        )
 
     def note(self) -> str:
         """What a picture has to say of its boxes, or nothing."""

@@ -70,7 +70,7 @@ def plot_transformer(model: Transformer) -> Picture:
     _draw(axis, _APART, decoder)
     _join(axis, encoder, decoder)
     norm = "pre-norm" if model.config["normalize_first"] else "post-norm, as in the paper"
-    figure.suptitle(f"{model.name}: {model.count_params():,} parameters, {norm}", fontsize=11)
+    figure.suptitle(f"{model.name}: {model.count_params():,} parameters, {norm}", fontsize=11, parse_math=False)
     return figure
 
 
@@ -103,7 +103,11 @@ def _layer(sublayers: list[tuple[Any, str, Any]]) -> list[_Box]:
     boxes = []
     for sublayer, name, residual in sublayers:
         attention = hasattr(sublayer, "num_heads")
-        size = f"{sublayer.num_heads} heads of {sublayer.key_dim}" if attention else f"{sublayer.d_ff} wide"
+        size = (
+            f"{sublayer.num_heads} {'head' if sublayer.num_heads == 1 else 'heads'} of {sublayer.key_dim}"
+            if attention
+            else f"{sublayer.d_ff} wide"
+        )
         middle = _Box(
             f"{name}, {size}: {sublayer.count_params():,}",
             _ORANGE if attention else _BLUE,

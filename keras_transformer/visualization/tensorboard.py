@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import numbers
 import os
 import time
 from collections.abc import Sequence
@@ -68,7 +69,7 @@ class AttentionTensorBoard(keras.callbacks.Callback):
 
     Raises:
         ValueError: If an argument has an impossible value, or there would be more than 96 images a step; at the start
-            of `fit`, if another model is trained.
+            of `fit`, if another model is trained, or `log_dir` cannot be made.
         TypeError: If `translator` or a sentence is something else; at the start of `fit`, if the backend is not
             TensorFlow.
 
@@ -93,7 +94,7 @@ class AttentionTensorBoard(keras.callbacks.Callback):
     ) -> None:
         super().__init__()
         self.every = check_positive("every", every)
-        is_number = isinstance(max_share, (int, float)) and not isinstance(max_share, bool)
+        is_number = isinstance(max_share, numbers.Real) and not isinstance(max_share, bool)
         if max_share is not None and not (is_number and max_share > 0):
             raise ValueError(f"`max_share` must be a number above 0, or None. Received: max_share={max_share!r}")
         self.max_share = max_share
@@ -113,6 +114,7 @@ class AttentionTensorBoard(keras.callbacks.Callback):
         self._is_chief = False
         self._last_update: int | None = None
         self._due = False
+        self._last_written: int | None = None
         self._seconds_to_write = _SECONDS_TO_WRITE
         self._written = self._left_out = 0
 
@@ -139,6 +141,7 @@ class AttentionTensorBoard(keras.callbacks.Callback):
             raise TypeError(f"AttentionTensorBoard needs Keras on TensorFlow. Received: {keras.backend.backend()}")
         check_trained_model(self._watched.forward.model, self.model)
         self._is_chief = Workers(self.model.distribute_strategy).is_chief
+        self._writer = EventWriter(self.log_dir) if self._is_chief else None
         self._last_update = None  # a checkpoint may still be restored: known at the first batch
         self._time.start()
 
@@ -185,9 +188,8 @@ class AttentionTensorBoard(keras.callbacks.Callback):
     def _write(self, update: int) -> None:
         """Writes what is seen after so many updates, unless the directory has it from before an interruption."""
         began = time.perf_counter()
-        if self._writer is None:
-            self._writer = EventWriter(self.log_dir)
-        if self._writer.highest(_FIRST_TAG) < update:
+        assert self._writer is not None
+        if update != self._last_written and not self._writer.holds(_FIRST_TAG, update):
             self._watched.forward.trace()
             traced = time.perf_counter()
             looks = self._watched.look()
@@ -219,7 +221,7 @@ class AttentionTensorBoard(keras.callbacks.Callback):
                     if look.text is not None
                 },
             )
-            self._written += 1
+            self._written, self._last_written = self._written + 1, update
             self._seconds_to_write = time.perf_counter() - traced
         self._time.spent += time.perf_counter() - began
 

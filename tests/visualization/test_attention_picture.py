@@ -1,5 +1,6 @@
 """Attention as a picture: what is on it, and where."""
 
+import itertools
 import sys
 
 import matplotlib.image
@@ -188,6 +189,30 @@ def test_what_is_no_integer_is_named(attention, options):
     (name,) = options
     with pytest.raises(TypeError, match=f"`{name}` must be one integer or several. Received: {name}="):
         kt.plot_attention(attention, **options)
+
+
+@pytest.mark.parametrize("weight", [float("nan"), -0.5, 2.0])
+def test_what_is_no_weight_is_not_drawn(attention, weight):
+    attention.cross[0, 1, 2, 3] = weight
+    with pytest.raises(ValueError, match=rf"`attention.cross` must be weights from 0 to 1.*{weight} in \[0, 1, 2, 3\]"):
+        kt.plot_attention(attention)
+
+
+def test_long_pieces_and_odd_white_space_are_one_short_line(tmp_path):
+    pieces = ["a" * 2000, "b\tc\nd\r\x85e"]
+    figure = kt.plot_mask(np.eye(2, dtype=bool), pieces, pieces)
+    figure.savefig(tmp_path / "mask.png")  # Matplotlib warns of what it cannot draw
+    assert max(figure.get_size_inches()) < 12
+    assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == ["a" * 39 + "…", "b c d  e"]
+
+
+def test_names_of_panels_do_not_meet():
+    """One piece, and all heads of all layers: the panels are as wide as their names."""
+    weights = np.ones((2, 8, 1, 1), "float32")
+    figure = kt.plot_attention(AttentionMaps(["</s>"], ["<s>"], ["</s>"], weights, weights, weights), layer=None)
+    figure.draw_without_rendering()
+    boxes = [axis.title.get_window_extent() for axis in panels(figure)[:8]]
+    assert all(before.x1 < after.x0 for before, after in itertools.pairwise(boxes))
 
 
 def test_a_short_name(attention):

@@ -31,8 +31,15 @@ def test_accents_other_alphabets_and_right_to_left_need_no_other_font(text):
 def test_a_character_of_no_font_is_a_box_and_the_picture_says_so(tmp_path):
     figure = heat_map(["▁ok", f"a{NOBODYS}b"])
     assert labels(figure) == ["▁ok", "a□b"]
-    assert figure.get_supxlabel().startswith("□: no font on this machine has U+10FFFD; install one")
+    assert " ".join(figure.get_supxlabel().split()).startswith("□: no font on this machine has U+10FFFD; install one")
     figure.savefig(tmp_path / "attention.png")  # no warning of Matplotlib's
+
+
+def test_the_note_fits_a_small_picture():
+    figure = heat_map([NOBODYS])
+    figure.draw_without_rendering()
+    box = figure._supxlabel.get_window_extent()
+    assert 0 <= box.x0 < box.x1 <= figure.bbox.width
 
 
 def test_a_picture_without_boxes_says_nothing():
@@ -45,7 +52,7 @@ def test_japanese_is_drawn_or_said_to_be_missing(tmp_path):
     figure.savefig(tmp_path / "attention.png")
     if Fonts(["日本"]).missing:
         assert labels(figure) == ["▁□□"]
-        assert "U+65E5, U+672C" in figure.get_supxlabel()
+        assert "U+65E5, U+672C" in " ".join(figure.get_supxlabel().split())
     else:
         assert labels(figure) == ["▁日本"]
         assert figure.get_supxlabel() == ""

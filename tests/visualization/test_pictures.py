@@ -87,9 +87,35 @@ def test_what_fit_returned_is_drawn(tmp_path):
     kt.plot_history(history).savefig(tmp_path / "history.png")
 
 
+def test_names_are_shown_as_they_are(tmp_path):
+    """No mathematics, no name left out for how it begins, numbers as names."""
+    figure = kt.plot_history({"$a_1$": {"$loss$": [1.0]}, "_b": {"$loss$": [2.0]}, 256: {}}, "$loss$")
+    figure.savefig(tmp_path / "history.png")
+    axis = figure.axes[0]
+    assert axis.get_title() == "$loss$"
+    names = [text.get_text().strip() for text in axis.get_legend().get_texts()]
+    assert names == ["$a 1$, training".replace(" 1", "_1"), "_b, training"]
+    kt.plot_schedule({"$\\frac": kt.WarmupSchedule(8), 512: kt.WarmupSchedule(512)}).savefig(tmp_path / "rates.png")
+    kt.plot_mask(np.eye(3), title="costs $5_{ to $6^").savefig(tmp_path / "mask.png")
+
+
+@pytest.mark.parametrize(("epochs", "ticks"), [(1, [1]), (3, [1, 2, 3]), (11, [1, 3, 5, 7, 9, 11])])
+def test_epochs_are_whole(epochs, ticks):
+    axis = kt.plot_history({"loss": [1.0] * epochs}).axes[0]
+    assert axis.get_xticks().tolist() == ticks
+
+
+@pytest.mark.parametrize("schedule", [1e-3, [1e-3], {"constant": 1e-3}])
+def test_what_is_no_schedule_is_named(schedule):
+    with pytest.raises(TypeError, match="`schedules` must be functions of the number of updates"):
+        kt.plot_schedule(schedule)
+
+
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
+        (({"a": {"loss": [1]}, "loss": [1]},), TypeError, "Received: a mixture"),
+        (({"a": {}},), ValueError, "at least one epoch's logs"),
         (({},), ValueError, "at least one epoch's logs"),
         ((HISTORY, ["bleu"]), ValueError, r"`names` must be among .*Received: \['bleu'\]"),
         (([1, 2],), TypeError, "Received: list"),

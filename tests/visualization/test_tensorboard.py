@@ -410,6 +410,24 @@ def test_a_target_that_is_too_long_is_cut_and_ended(make_model, tokenizer, datas
     assert len(longer.target_pieces) == longer.cross.shape[2] == 7
 
 
+def test_a_directory_that_holds_higher_steps_is_said_to(make_model, watch, dataset, caplog):
+    model, other = make_model(), make_model()
+    fit(model, dataset, watch(model), epochs=2)
+    with caplog.at_level(logging.WARNING, logger="keras_transformer"):
+        fit(other, dataset, watch(other, every=1), epochs=1)
+    assert caplog.text.count("holds points up to update 8, those up to there are not written again") == 1
+
+
+def test_a_directory_that_cannot_be_made_is_named_before_the_training(make_model, watch, dataset, tmp_path):
+    (tmp_path / "file").write_text("")
+    for directory in (tmp_path / "file", tmp_path / "file" / "logs"):
+        model = make_model()
+        for callback in (watch(model, directory=directory), kt.TrainingCurves(directory)):
+            with pytest.raises(ValueError, match=r"`log_dir` must be a directory, .*Received: log_dir='.*file"):
+                fit(model, dataset, callback)
+        assert int(model.optimizer.iterations) == 0
+
+
 class Seconds:
     """A clock that a test moves on."""
 
