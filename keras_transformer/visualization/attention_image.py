@@ -59,7 +59,7 @@ def attention_image(attention: AttentionMaps, kind: str, layer: int, heads: Sequ
         heads: Which heads, from 0; at most `MAX_HEADS`.
 
     Returns:
-        Pixels, `(height, width, 3)`, uint8; 6 millions at most.
+        Pixels, `(height, width, 3)`, uint8; at most 6 million pixels.
     """
     all_rows, all_columns = attention.labels(kind)
     rows, columns = (pieces[:MAX_PIECES] for pieces in (all_rows, all_columns))
