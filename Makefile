@@ -55,7 +55,7 @@ lock: $(VENV)/.dev
 		--extra dev --extra tfds --extra serving --extra notebooks --extra browser pyproject.toml -o $(LOCK)
 
 clean:
-	rm -rf $(VENV) .venv-serving-* .pytest_cache .mypy_cache .ruff_cache runs
+	rm -rf $(VENV) .venv-serving-* .pytest_cache .mypy_cache .ruff_cache runs notebooks/runs
 
 $(VENV)/.runtime: pyproject.toml $(LOCK) | $(BIN)/python
 	PIP_CONSTRAINT=$(LOCK) $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .

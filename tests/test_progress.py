@@ -107,13 +107,13 @@ def test_a_line_is_not_wider_than_the_terminal(monkeypatch):
 
 
 @pytest.mark.usefixtures("slow")
-def test_items_left_over_are_not_counted():
+def test_items_that_are_left_are_not_counted():
     stream = Terminal()
     with Progress("tokenizing", 1000, unit="pairs", stream=stream) as progress:
         for number in progress.over(range(1000)):
             if number == 699:
                 break
-    assert "700 pairs" in stream.getvalue() or "699 pairs" in stream.getvalue()
+    assert "700 pairs" in stream.getvalue().split("\r")[-1]
 
 
 def test_learning_a_vocabulary_says_so_in_a_terminal_alone(monkeypatch):
