@@ -10,24 +10,32 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+import tensorflow as tf
 
 from keras_transformer.decoding.next_token import IMPOSSIBLE
+from keras_transformer.text.vocabulary import PAD_TOKEN_ID
 
 if TYPE_CHECKING:
     from keras_transformer.serving.translator import Translator
 
 _SENTENCES = 50
+# Both sides search the same sentences at once and in the same order, by length as the translator does: in half
+# precision a score's last digits depend on the shape of the batch and on the place in it.
+_AT_ONCE = 8
 # Every export must do these: nothing, accents, other scripts, an emoji, two lines, a text longer than the limit.
 _ODD = ("", "São João 日本 😀", "a\nb", "x" * 4000)
 _FRESH_PROCESS = """
 import json, os, sys
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 import tensorflow as tf, tensorflow_text
-texts = json.load(sys.stdin)
-outputs = tf.saved_model.load(sys.argv[1]).signatures["serving_default"](text=tf.constant(texts))
-translations = [text.decode() for text in outputs["translation"].numpy()]
+translate = tf.saved_model.load(sys.argv[1]).signatures["serving_default"]
+answers = []
+for texts in json.load(sys.stdin):
+    outputs = translate(text=tf.constant(texts))
+    translations = [text.decode() for text in outputs["translation"].numpy()]
+    answers += zip(translations, outputs["score"].numpy().tolist())
 with open(sys.argv[2], "w", encoding="utf-8") as file:
-    json.dump([translations, outputs["score"].numpy().tolist()], file)
+    json.dump(answers, file)
 """
 
 
@@ -39,23 +47,26 @@ def check_export(translator: Translator, path: Path, sentences: Sequence[str]) -
     """
     texts = [*_ODD, *sentences]
     texts += _of_pieces(translator, max(0, _SENTENCES - len(texts)))
-    expected = [hypotheses[0] for hypotheses in translator.translate(texts)]
+    lengths = np.count_nonzero(translator.source_ids(tf.constant(texts))[0] != PAD_TOKEN_ID, axis=1)
+    texts = [texts[index] for index in np.argsort(lengths, kind="stable")]
+    batches = [texts[start : start + _AT_ONCE] for start in range(0, len(texts), _AT_ONCE)]
+    expected = [best for batch in batches for best, *_ in translator.translate(batch)]
     for text, hypothesis in zip(texts, expected, strict=True):
         if not hypothesis.score > IMPOSSIBLE / 2:
             raise RuntimeError(f"The model finds no sentence for {text[:80]!r}: are its weights numbers?")
     answer = path / ".self_check.json"
     process = subprocess.run(
         [sys.executable, "-c", _FRESH_PROCESS, str(path), str(answer)],
-        input=json.dumps(texts),
+        input=json.dumps(batches),
         capture_output=True,
         encoding="utf-8",
         check=False,
     )
     if process.returncode:
         raise RuntimeError(f"The export does not run in a fresh process: {process.stderr.strip()[-2000:]}")
-    translations, scores = json.loads(answer.read_text(encoding="utf-8"))
+    answers = json.loads(answer.read_text(encoding="utf-8"))
     answer.unlink()
-    for text, hypothesis, translation, score in zip(texts, expected, translations, scores, strict=True):
+    for text, hypothesis, (translation, score) in zip(texts, expected, answers, strict=True):
         if translation != hypothesis.text or not np.isclose(score, hypothesis.score, rtol=1e-4, atol=1e-4):
             raise RuntimeError(
                 f"The export translates {text[:80]!r} otherwise than the translator: "

@@ -142,12 +142,12 @@ class AttentionTensorBoard(keras.callbacks.Callback):
         check_trained_model(self._watched.forward.model, self.model)
         self._is_chief = Workers(self.model.distribute_strategy).is_chief
         self._writer = EventWriter(self.log_dir) if self._is_chief else None
-        self._last_update = self._last_written = None  # a checkpoint may still be restored: known at the first batch
+        self._last_update = None  # a checkpoint may still be restored: known at the first batch
         self._time.start()
 
     def on_train_batch_begin(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         if self._last_update is None:
-            self._last_update = updates_made(self.model)
+            self._last_update, self._last_written = updates_made(self.model), None
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         if not self._is_chief:
