@@ -1,11 +1,13 @@
 """From the sum of all replicas' gradients to new weights: accumulation, loss scale, clipping, optimizer, EMA."""
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
 import keras
 import tensorflow as tf
 
+from keras_transformer.models.adam_step import adam_step, is_plain_adam
 from keras_transformer.models.replica_step import Totals
 
 Tensor = Any
@@ -159,8 +161,9 @@ class OptimizerUpdate:
             for variable in filter(optimizer._use_weight_decay, self.variables):
                 decay = keras.ops.cast(optimizer.weight_decay * rate, variable.dtype)
                 variable.assign_sub(variable * decay)
+        update_step = functools.partial(adam_step, optimizer) if is_plain_adam(optimizer) else optimizer.update_step
         for gradient, variable in zip(gradients, self.variables, strict=True):
-            optimizer.update_step(gradient, variable, rate)
+            update_step(gradient, variable, rate)
         if optimizer.use_ema:
             optimizer._update_model_variables_moving_average(self.variables)
             if optimizer.ema_overwrite_frequency:

@@ -24,14 +24,12 @@ class TensorFlowTrainer:
 
     A step is, on every replica, forward and backward (`StepFunction`), then the sum of gradients over all replicas,
     then the update (`OptimizerUpdate`). With `jit_compile=True` XLA compiles the first and the last, with `"auto"`
-    the first where there is another device than the CPU, and the last always: it has one shape, and is one pass over
-    the weights instead of a dozen.
+    where there is another device than the CPU.
     """
 
     def compile(self: Any, optimizer: Any = "rmsprop", jit_compile: bool | str = "auto", **kwargs: Any) -> None:
         super().compile(optimizer=optimizer, jit_compile=jit_compile, **kwargs)  # type: ignore[misc]
         self._jit_compile_asked = jit_compile
-        self._compiles_update = self.jit_compile or (jit_compile == "auto" and not self.run_eagerly)
         self.optimizer_update = OptimizerUpdate(self.optimizer)
         self._batches_to_skip = 0
         if self.built:
@@ -91,7 +89,7 @@ class TensorFlowTrainer:
             self.optimizer_update(gradients, totals, norm)
 
         norm = tf.linalg.global_norm(gradients)
-        self._in_each_replica(update, self._compiles_update, gradients, totals, norm, state)
+        self._in_each_replica(update, self.jit_compile, gradients, totals, norm, state)
 
     def test_step(self: Any, data: Any) -> None:
         step = StepFunction(self, training=False, jit_compile=self.jit_compile)
@@ -177,10 +175,8 @@ class TensorFlowTrainer:
 
     def _log_what_is_compiled(self: Any) -> None:
         replicas = self.distribute_strategy.num_replicas_in_sync
-        if self.jit_compile:
-            what = "XLA compiles each replica's forward, backward and update"
-        else:
-            what = "plain graphs, XLA compiles the update alone" if self._compiles_update else "plain graphs, no XLA"
+        compiled, plain = "XLA compiles each replica's forward, backward and update", "plain graphs, no XLA"
+        what = compiled if self.jit_compile else plain
         logger.info("training on %d replica%s in %s: %s", replicas, "s"[: replicas > 1], self.dtype_policy.name, what)
 
     def _resolve_auto_jit_compile(self: Any) -> bool:

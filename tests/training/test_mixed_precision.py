@@ -254,7 +254,7 @@ def test_xla_losses_are_those_of_plain_graphs():
 
 @pytest.mark.parametrize("jit_compile", [False, True], ids=["plain", "xla"])
 def test_xla_has_forward_and_backward_whole(jit_compile):
-    """Not the update alone: no matrix product of a training step is outside of what XLA compiles."""
+    """No matrix product of a training step is outside of what XLA compiles."""
     model = tagger(2, compile_options={"jit_compile": jit_compile})
     train(model, good(2))
     function = inspect.getclosurevars(model.train_function).nonlocals["function"]

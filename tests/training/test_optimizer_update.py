@@ -8,9 +8,20 @@ from taggers import fit, rows, tagger
 
 BATCHES = 5
 
+
+class Halved(keras.optimizers.Adam):
+    """Somebody's own, with Adam's state and an update of its own."""
+
+    def update_step(self, gradient, variable, learning_rate):
+        super().update_step(gradient, variable, learning_rate / 2)
+
+
 OPTIMIZERS = {
     "momentum": lambda: keras.optimizers.SGD(0.5, momentum=0.9, nesterov=True),
     "adam": lambda: keras.optimizers.Adam(0.01, epsilon=1e-3),
+    "betas": lambda: keras.optimizers.Adam(0.05, beta_1=0.7, beta_2=0.5, epsilon=1e-3),
+    "amsgrad": lambda: keras.optimizers.Adam(0.05, beta_2=0.5, amsgrad=True),
+    "subclass": lambda: Halved(0.05, epsilon=1e-3),
     "weight_decay": lambda: keras.optimizers.AdamW(0.05, weight_decay=0.5, epsilon=1e-3),
     "schedule": lambda: keras.optimizers.SGD(keras.optimizers.schedules.PolynomialDecay(1.0, BATCHES)),
     "clipvalue": lambda: keras.optimizers.SGD(0.5, clipvalue=0.01),
@@ -45,9 +56,10 @@ def by_keras(model, optimizer, data):
     return loss_sum
 
 
-def assert_updates_are_those_of_keras(make, replicas):
+def assert_updates_are_those_of_keras(make, replicas, jit_compile=False):
     data = rows(8 * BATCHES)
-    expected, model = constrained(), constrained(replicas, make)
+    expected = constrained()
+    model = constrained(replicas, make, compile_options={"jit_compile": jit_compile})
     before = expected.get_weights()
     loss_sum = by_keras(expected, make(), data)
     fit(model, data)
@@ -65,6 +77,10 @@ def assert_updates_are_those_of_keras(make, replicas):
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_updates_are_those_of_keras(name, replicas):
     assert_updates_are_those_of_keras(OPTIMIZERS[name], replicas)
+
+
+def test_xla_makes_the_same_update():
+    assert_updates_are_those_of_keras(OPTIMIZERS["betas"], replicas=2, jit_compile=True)
 
 
 @pytest.mark.parametrize("name", ["Adadelta", "Adafactor", "Adagrad", "Adamax", "Ftrl", "Lamb", "RMSprop"])
