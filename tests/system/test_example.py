@@ -111,11 +111,10 @@ def test_from_the_built_in_sample_to_a_served_model(sample_run):
 
 @pytest.mark.slow
 def test_a_run_goes_on_and_is_not_mixed_with_another(sample_run):
-    """The same command finds the epoch trained; more epochs go on; another configuration is named and refused."""
+    """More epochs go on from the one that is trained; another configuration is named and refused."""
     output, directory = sample_run
     same = ["--pairs", 300, "--vocabulary-size", 420, *TINY, "--run-directory", directory]
     (updates,) = re.findall(r"trained for (\d+) updates", output)
-    assert re.findall(r"trained for (\d+) updates", run(*same).stdout) == [updates]
     longer = run(*same, "--epochs", 2)
     assert "going on from" in longer.stdout
     assert re.findall(r"trained for (\d+) updates", longer.stdout) == [str(2 * int(updates))]
@@ -129,9 +128,8 @@ def test_a_run_goes_on_and_is_not_mixed_with_another(sample_run):
 @pytest.mark.parametrize(
     "options",
     [
-        ["--strategy", "mirrored", "--jit-compile", "--accumulate", 2],
-        ["--mixed-precision", "bfloat16", "--patience", 1],
-        ["--mixed-precision", "float16"],
+        ["--strategy", "mirrored", "--jit-compile", "--accumulate", 2, "--mixed-precision", "bfloat16"],
+        ["--mixed-precision", "float16", "--patience", 1],
     ],
     ids=lambda options: options[0] + options[1],
 )
