@@ -2,8 +2,9 @@
 
 VENV := .venv
 BIN := $(VENV)/bin
-# Two processes, a test file to each in turn: most of a test's time is tracing, which uses one core.
-PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
+# Two processes, a test file to each in turn, as tests/conftest.py orders them: most of a test's time is tracing, which
+# uses one core.
+PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 LOCK := constraints.txt
 # python3 where it fits, else an older one beside it. A name may exist and not run, so each is tried.
 FITS := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))

@@ -18,7 +18,12 @@ ROOMS = ["text", "data", "layers", "models", "decoding", "training", "visualizat
 ON_KERAS_OPS_ALONE = {"layers", "models", "decoding"}
 MAY_LOAD_TENSORFLOW_LATE = {"models/distributed_model.py"}
 # Loaded by distributed_model.py where TensorFlow is Keras' backend, and only there, as the JAX tests see.
-ON_TENSORFLOW_ALONE = {"models/optimizer_update.py", "models/replica_step.py", "models/tensorflow_trainer.py"}
+ON_TENSORFLOW_ALONE = {
+    "models/adam_step.py",
+    "models/optimizer_update.py",
+    "models/replica_step.py",
+    "models/tensorflow_trainer.py",
+}
 
 WITHOUT_TF_TEXT = """
 import sys

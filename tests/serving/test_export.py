@@ -44,27 +44,36 @@ def serve(export):
     return serve
 
 
-def search_without_text(model, source_ids, limit):
-    """Greedy search by the full decoder, step by step, without cache and without package."""
-    encoded = model.encode(np.int32([source_ids]), training=False)
-    ids = [2]
-    while len(ids) <= limit and ids[-1] != 3:
-        logits = model.decode(np.int32([ids]), *encoded, training=False)[0, -1].numpy()
-        logits[[0, 2]] = -np.inf
-        ids.append(int(np.argmax(logits)))
-    return ids[1:]
+@pytest.fixture(scope="module")
+def search_without_text(model):
+    """Greedy search by the whole model, step by step, without cache and without package."""
+
+    @tf.function(input_signature=[tf.TensorSpec([1, None], tf.int32)] * 2, autograph=False)
+    def last_logits(source_ids, target_ids):
+        inputs = {"encoder_token_ids": source_ids, "decoder_token_ids": target_ids}
+        return model(inputs, training=False)[0, -1]
+
+    def search(source_ids, limit):
+        ids = [2]
+        while len(ids) <= limit and ids[-1] != 3:
+            logits = last_logits(tf.constant([source_ids]), tf.constant([ids])).numpy()
+            logits[[0, 2]] = -np.inf
+            ids.append(int(np.argmax(logits)))
+        return ids[1:]
+
+    return search
 
 
 @pytest.mark.slow
 def test_a_process_without_the_package_gives_the_libraries_ids(
-    greedy_translator, model, tokenizers, texts, tmp_path, run_python
+    greedy_translator, search_without_text, tokenizers, texts, tmp_path, run_python
 ):
     """Ids in and out are SentencePiece's own, each side with its own model."""
     processors = [sentencepiece.SentencePieceProcessor(model_proto=tokenizer.model_bytes) for tokenizer in tokenizers]
     expected = []
     for text in texts:
         source_ids = [*processors[0].encode(text), 3]
-        target_ids = search_without_text(model, source_ids, len(source_ids) + 50) if text else []
+        target_ids = search_without_text(source_ids, len(source_ids) + 50) if text else []
         expected.append(processors[1].decode([token for token in target_ids if token > 3]))
     export = greedy_translator.export(tmp_path)
     translations, scores, truncated = json.loads(run_python(WITHOUT_THE_PACKAGE, export, json.dumps(texts)))
@@ -165,9 +174,6 @@ def test_names_and_shapes_are_those_of_the_contract(export):
 
 
 @pytest.mark.slow
-def test_names_do_not_change_from_export_to_export(export, translator, tokenizers, train, tmp_path):
-    again = translator.export(tmp_path)
+def test_names_do_not_change_from_export_to_export(export, tokenizers, train, tmp_path):
     retrained = kt.Translator(train(epochs=1, jit_compile=False), *tokenizers, num_beams=2).export(tmp_path)
-    assert again.name == "1"
-    assert retrained.name == "2"
-    assert signature_of(again) == signature_of(retrained) == signature_of(export)
+    assert signature_of(retrained) == signature_of(export)

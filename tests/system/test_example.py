@@ -1,7 +1,9 @@
 """The example on the command line: all the way with tiny settings, and one clear line for bad input."""
 
+import contextlib
 import gzip
 import importlib.util
+import io
 import logging
 import os
 import re
@@ -14,6 +16,7 @@ import pytest
 import tensorflow as tf
 
 import keras_transformer as kt
+from keras_transformer.models.presets import PRESETS
 
 REPOSITORY = Path(kt.__file__).parents[1]
 EXAMPLE = REPOSITORY / "examples" / "train_pt_en.py"
@@ -22,6 +25,7 @@ PAIRS = [(f"o gato número {index} dorme", f"cat number {index} sleeps") for ind
 
 
 def run(*arguments):
+    """In a process of its own, as it is."""
     return subprocess.run(
         [sys.executable, str(EXAMPLE), *map(str, arguments)],
         env={**os.environ, "PYTHONPATH": str(REPOSITORY), "PYTHONIOENCODING": "utf-8"},
@@ -31,7 +35,7 @@ def run(*arguments):
     )
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def example():
     """The example's module; what it does to the package's logger is undone."""
     package = logging.getLogger("keras_transformer")
@@ -78,10 +82,26 @@ def files(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def sample_run(tmp_path_factory):
+def run_small(example):
+    """Runs the example in this process, with a smaller model: the default one takes a minute to trace."""
+    small = {"num_encoder_layers": 1, "num_decoder_layers": 1, "d_model": 16, "num_heads": 2, "d_ff": 16}
+
+    def run(*arguments):
+        output, errors = io.StringIO(), io.StringIO()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setitem(PRESETS, "tiny", small)
+            with contextlib.redirect_stdout(output), contextlib.redirect_stderr(errors):
+                status = example.main([*map(str, arguments)])
+        return subprocess.CompletedProcess(arguments, status, output.getvalue(), errors.getvalue())
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def sample_run(run_small, tmp_path_factory):
     """The example on the built-in sample: what it printed, and its run directory."""
     directory = tmp_path_factory.mktemp("example") / "run"
-    result = run("--pairs", 300, "--vocabulary-size", 420, *TINY, "--run-directory", directory)
+    result = run_small("--pairs", 300, "--vocabulary-size", 420, *TINY, "--run-directory", directory)
     assert result.returncode == 0, result.stderr
     return result.stdout, directory
 
@@ -110,15 +130,15 @@ def test_from_the_built_in_sample_to_a_served_model(sample_run):
 
 
 @pytest.mark.slow
-def test_a_run_goes_on_and_is_not_mixed_with_another(sample_run):
+def test_a_run_goes_on_and_is_not_mixed_with_another(run_small, sample_run):
     """More epochs go on from the one that is trained; another configuration is named and refused."""
     output, directory = sample_run
     same = ["--pairs", 300, "--vocabulary-size", 420, *TINY, "--run-directory", directory]
     (updates,) = re.findall(r"trained for (\d+) updates", output)
-    longer = run(*same, "--epochs", 2)
+    longer = run_small(*same, "--epochs", 2)
     assert "going on from" in longer.stdout
     assert re.findall(r"trained for (\d+) updates", longer.stdout) == [str(2 * int(updates))]
-    refused = run(*same, "--dropout", 0.3)
+    refused = run_small(*same, "--dropout", 0.3)
     assert refused.returncode == 2
     (line,) = [line for line in refused.stderr.splitlines() if line.startswith("train_pt_en")]
     assert "holds a run with --dropout 0.1, and now it is 0.3: give another --run-directory, or --no-resume" in line
@@ -128,14 +148,14 @@ def test_a_run_goes_on_and_is_not_mixed_with_another(sample_run):
 @pytest.mark.parametrize(
     "options",
     [
-        ["--strategy", "mirrored", "--jit-compile", "--accumulate", 2, "--mixed-precision", "bfloat16"],
-        ["--mixed-precision", "float16", "--patience", 1],
+        ["--strategy", "mirrored", "--accumulate", 2, "--mixed-precision", "bfloat16"],
+        ["--jit-compile", "--mixed-precision", "float16", "--patience", 1],
     ],
-    ids=lambda options: options[0] + options[1],
+    ids=lambda options: options[0].strip("-"),
 )
-def test_ways_to_train(files, tmp_path, options):
+def test_ways_to_train(run_small, files, tmp_path, options):
     own = ["--source-file", files[0], "--target-file", files[1], "--vocabulary-size", 290, *TINY]
-    result = run(*own, *options, "--run-directory", tmp_path / "run")
+    result = run_small(*own, *options, "--run-directory", tmp_path / "run")
     assert result.returncode == 0, result.stderr
     assert ("XLA compiles each replica's" in result.stdout) is ("--jit-compile" in options)
     assert "gives the same 5 texts" in result.stdout
@@ -143,7 +163,7 @@ def test_ways_to_train(files, tmp_path, options):
 
 @pytest.mark.slow
 def test_then_on_the_readers_own_files(sample_run, files, tmp_path):
-    """Into the same run directory: the next version, and the translator replaced."""
+    """In a process of its own, into the same run directory: the next version, and the translator replaced."""
     _, directory = sample_run
     with gzip.open(tmp_path / "text.en.gz", "wb") as file:
         file.write(files[1].read_bytes())
