@@ -106,9 +106,13 @@ def test_an_export_that_translates_otherwise_does_not_appear(small, tmp_path, ki
 
 
 @pytest.mark.slow
-def test_the_callers_sentences_are_checked_too(small, tmp_path):
+def test_the_callers_sentences_are_checked_too_in_batches_of_like_length(small, tmp_path):
+    """In half precision a score depends on the batch's shape and order: both sides must get the same."""
+    asked = []
+
     class WrongOfCats(kt.Translator):
         def translate(self, texts, *arguments, **options):
+            asked.append(texts)
             rows = super().translate(texts, *arguments, **options)
             return [
                 [best._replace(text="dog") for best in row] if text == "gato" else row
@@ -119,6 +123,9 @@ def test_the_callers_sentences_are_checked_too(small, tmp_path):
     with pytest.raises(RuntimeError, match="The export translates 'gato' otherwise"):
         wrong.export(tmp_path, warmup=["o", "gato"])
     assert names(tmp_path) == []
+    assert [len(texts) for texts in asked] == [8] * 6 + [2]
+    lengths = [len(ids) for texts in asked for ids in small.source_tokenizer.tokenize(texts, add_end=True).numpy()]
+    assert lengths == sorted(lengths)
 
 
 @pytest.mark.slow
