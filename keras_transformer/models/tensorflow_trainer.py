@@ -136,6 +136,8 @@ class TensorFlowTrainer:
             one_step = tf.function(one_step, reduce_retracing=True, autograph=False)
 
         def function(iterator: Iterator) -> dict[str, Tensor]:
+            if not self.run_eagerly:
+                _trace_for_all_shapes(one_step, iterator)
             for step in range(self.steps_per_execution):
                 try:
                     batch = next(iterator)
@@ -218,6 +220,15 @@ def _sum_over_replicas(values: Any) -> Any:
         for place, sum_ in zip(places, sums, strict=True):
             flat[place] = sum_
     return tf.nest.pack_sequence_as(values, flat)
+
+
+def _trace_for_all_shapes(function: Any, data: Any) -> None:
+    """Traces `function` once for whatever the data may give, rather than for its first batch and then again."""
+    if not hasattr(data, "element_spec") or function.experimental_get_tracing_count():
+        return  # `train_on_batch` hands on the batch alone
+    shapes = [spec.shape for spec in tf.nest.flatten(data.element_spec, expand_composites=True)]
+    if all(shape.rank is not None for shape in shapes):
+        function.get_concrete_function(data.element_spec)
 
 
 def _assign(variables: list[keras.Variable], values: list[Tensor]) -> None:

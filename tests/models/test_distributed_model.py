@@ -174,3 +174,36 @@ def test_added_losses_count_once():
     model.compile(keras.optimizers.SGD(1.0), loss="mse", jit_compile=False)
     model.train_on_batch(np.float32([[1], [2]]), np.float32([[0], [0]]))
     assert float(model.dense.kernel[0, 0]) == pytest.approx(1 - 5 - 3)
+
+
+class ShapesOfLine(Line):
+    """Notes the shapes that it is traced with."""
+
+    def __init__(self):
+        super().__init__()
+        self.traced_with = []
+
+    def call(self, x):
+        self.traced_with.append(tuple(x.shape))
+        return super().call(x)
+
+
+def batches_of_sizes(sizes, **kwargs):
+    dataset = tf.data.Dataset.from_generator(lambda: ((np.ones((n, 1)), np.ones((n, 1))) for n in sizes), **kwargs)
+    return dataset.apply(tf.data.experimental.assert_cardinality(len(sizes)))
+
+
+def test_a_step_is_traced_once_for_all_shapes_of_the_data():
+    model = ShapesOfLine()
+    model.compile("sgd", loss="mse", jit_compile=False)
+    model(np.ones((1, 1)))
+    model.traced_with.clear()
+    model.fit(batches_of_sizes([4, 3, 2], output_signature=(tf.TensorSpec((None, 1)),) * 2), epochs=2, verbose=0)
+    assert model.traced_with == [(None, 1)]
+
+
+def test_data_that_tells_no_shapes_is_trained():
+    model = Line()
+    model.compile(keras.optimizers.SGD(0.25), loss="mse", jit_compile=False)
+    history = model.fit(batches_of_sizes([4, 3], output_types=(tf.float32,) * 2), verbose=0).history
+    assert history["loss"] == [0.0], "the weight is 1, and so are x and y"
