@@ -72,13 +72,32 @@ def test_a_killed_worker_and_the_same_command_again(alone, tmp_path):
     """Worker 1 is killed with -9 after 13 updates; the other ends by an error or is ended; both are started again."""
     arguments = ["--checkpoints", str(tmp_path)]
     ports = free_ports()
-    first = [start(ports, 0, *arguments), start(ports, 1, *arguments, "--kill-at-batch", "13")]
+    first = [start(ports, 0, *arguments), start(ports, 1, *arguments, "--end", str(int(signal.SIGKILL)), "13")]
     first[1].communicate(timeout=150)
     assert first[1].returncode == -signal.SIGKILL
     first[0].kill()  # as whatever supervises the workers does
     first[0].communicate(timeout=30)
-    assert max(int(path.stem[7:]) for path in tmp_path.glob("update-*.ckpt")) in (12, 13)
+    assert last_checkpoint(tmp_path) in (12, 13)
+    assert_both_go_on(alone, arguments)
 
+
+def test_sigterm_to_one_worker_saves_and_ends_both(alone, tmp_path):
+    """After 13 updates, in the middle of the second epoch, and between two of the checkpoints that are due."""
+    arguments = ["--checkpoints", str(tmp_path)]
+    ports = free_ports()
+    for process in [start(ports, 0, *arguments), start(ports, 1, *arguments, "--end", str(int(signal.SIGTERM)), "13")]:
+        _, errors = process.communicate(timeout=150)
+        assert process.returncode == 0, errors[-3000:]
+        assert f"ended by SIGTERM: the same call goes on from {tmp_path}" in errors
+    assert last_checkpoint(tmp_path) == 13
+    assert_both_go_on(alone, arguments)
+
+
+def last_checkpoint(directory):
+    return max(int(path.stem[7:]) for path in directory.glob("update-*.ckpt"))
+
+
+def assert_both_go_on(alone, arguments):
     ports = free_ports()
     for process in [start(ports, index, *arguments) for index in range(2)]:
         assert_ended_alike(ended(process), alone)

@@ -1,12 +1,11 @@
 """One of several workers: trains `Tagger` on the rows that all share, and prints what it ended with.
 
-python worker.py PORTS INDEX [--jit-compile] [--checkpoints DIR] [--kill-at-batch N] [--timeout SECONDS]
+python worker.py PORTS INDEX [--jit-compile] [--checkpoints DIR] [--end SIGNAL UPDATE] [--timeout SECONDS]
 """
 
 import argparse
 import json
 import os
-import signal
 import sys
 from pathlib import Path
 
@@ -19,7 +18,7 @@ def main() -> None:
     parser.add_argument("index", type=int)
     parser.add_argument("--jit-compile", action="store_true")
     parser.add_argument("--checkpoints")
-    parser.add_argument("--kill-at-batch", type=int)
+    parser.add_argument("--end", type=int, nargs=2, default=(None, None), help="a signal's number, and when it comes")
     parser.add_argument("--timeout", type=float, default=60.0)
     args = parser.parse_args()
     if len(args.ports) > 1:
@@ -43,10 +42,12 @@ def main() -> None:
             jit_compile=args.jit_compile,
         )
 
-    class KillNine(keras.callbacks.Callback):
+    number, update = args.end
+
+    class End(keras.callbacks.Callback):
         def on_train_batch_end(self, batch, logs=None):
-            if self.model.training_statistics()["updates"] == args.kill_at_batch:
-                os.kill(os.getpid(), signal.SIGKILL)
+            if self.model.training_statistics()["updates"] == update:
+                os.kill(os.getpid(), number)
 
     options = tf.data.Options()
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
@@ -60,7 +61,7 @@ def main() -> None:
         epochs=2,
         validation_data=validation,
         verbose=0,
-        callbacks=[KillNine(), *([kt.Checkpointing(args.checkpoints, every_steps=2)] if args.checkpoints else [])],
+        callbacks=[End(), *([kt.Checkpointing(args.checkpoints, every_steps=2)] if args.checkpoints else [])],
     ).history
     ended = {
         "history": history,
