@@ -11,7 +11,7 @@ import numpy as np
 
 from keras_transformer.layers.arguments import check_positive
 from keras_transformer.training.event_files import EventWriter
-from keras_transformer.training.updates import is_due, updates_made
+from keras_transformer.training.trained_model import check_trained_model, is_due, updates_made
 from keras_transformer.training.workers import Workers
 
 logger = logging.getLogger("keras_transformer")
@@ -199,17 +199,6 @@ class BleuCallback(keras.callbacks.Callback):
             if not isinstance(translation, str):
                 raise TypeError(f"`translator` must give strings. Received: {translation!r}")
         return translations
-
-
-def check_trained_model(other: Any, trained: keras.Model) -> None:
-    """Raises a `ValueError` if a translator's model is not the one that is trained: it would stay the same for ever."""
-    if not isinstance(other, keras.Model) or other is trained or not trained.built:
-        return
-    if {id(weight) for weight in other.weights}.isdisjoint(id(weight) for weight in trained.weights):
-        raise ValueError(
-            "`translator` must translate with the model that is trained, and has another one. "
-            f"Received: {other.name}, while {trained.name} is trained"
-        )
 
 
 def _sides(pairs: Iterable[tuple[str, str]], max_sentences: int | None) -> tuple[list[str], list[str]]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import keras
 
-from keras_transformer.training.updates import updates_made
+from keras_transformer.training.trained_model import updates_made
 
 SHOWN_PAIRS = 3
 SHOWN_CHARACTERS = 60

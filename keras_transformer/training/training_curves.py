@@ -9,7 +9,7 @@ import numpy as np
 
 from keras_transformer.layers.arguments import check_positive
 from keras_transformer.training.event_files import EventWriter
-from keras_transformer.training.updates import is_due, updates_made
+from keras_transformer.training.trained_model import is_due, updates_made
 from keras_transformer.training.workers import Workers
 
 

@@ -12,9 +12,8 @@ from typing import Any
 import keras
 
 from keras_transformer.layers.arguments import check_positive
-from keras_transformer.training.bleu import check_trained_model
 from keras_transformer.training.event_files import EventWriter
-from keras_transformer.training.updates import is_due, updates_made
+from keras_transformer.training.trained_model import check_trained_model, is_due, updates_made
 from keras_transformer.training.workers import Workers
 from keras_transformer.visualization.attention_entropy import entropies
 from keras_transformer.visualization.attention_image import MAX_HEADS, attention_image
