@@ -14,7 +14,7 @@ PYTHON := $(shell for python in python3 python3.13 python3.12 python3.11; do \
 .PHONY: demo test test-serving test-browser test-fast lint types format lock clean help
 
 help:
-	@echo "make demo       train on the built-in sample, translate, export: 5 to 10 minutes"
+	@echo "make demo       train on the built-in sample, translate, export: 10 to 15 minutes"
 	@echo "make test       everything that a release needs: 15 to 35 minutes on 2 cores"
 	@echo "make test-serving  the export where servers run it: C runtime, clients, load, fuzz; needs gcc, fetches 1.3 GB"
 	@echo "make test-browser  pages in Chromium, TensorBoard, the notebooks: about 10 minutes; says what is missing"

@@ -66,10 +66,11 @@ class DecodingStep:
         """`(B * K,)`, int32, a scalar int32 and the state -> logits, `(B * K, V)`, float32 or better, and the state."""
         x = ops.take(self.embeddings, token_ids, axis=0) * self.embedding.d_model**0.5  # (R, D), R = B * K
         x = ops.cast(x + ops.take(self.positions, index, axis=0), self.embedding.compute_dtype)
-        owners = self.cache.own(state["owners"], index)
+        caches, owners = self.cache.make_room(state["layers"], state["owners"], index)
+        owners = self.cache.own(owners, index)
         visible = self.cache.visible(owners)
         layers = []
-        for layer, keys_and_values in zip(self.layers, state["layers"], strict=True):
+        for layer, keys_and_values in zip(self.layers, caches, strict=True):
             x, keys_and_values, cross_weights = layer(x, keys_and_values, visible, self.cross_mask, index)
             layers.append(keys_and_values)
         logits = ops.matmul(ops.cast(self.finish(x), self.precise), ops.transpose(self.embeddings))
@@ -106,7 +107,7 @@ class LayerStep:
         self.merge = affine(attention.output_dense, width=merged_width)
         self.cross_query, self.cross_merge = affine(cross.query_dense), affine(cross.output_dense, width=merged_width)
         keys, self.cross_values = cross.project_key_value(encoder_sequence)
-        self.cross_keys = ops.swapaxes(ops.cast(keys, self.precise), -1, -2)  # (B, N, H, S)
+        self.cross_keys = ops.cast(keys, self.precise)  # (B, N, S, H)
         self.hidden, self.output = affine(feed_forward.hidden_dense), affine(feed_forward.output_dense)
 
     def init_state(self) -> tuple[Tensor, Tensor]:
@@ -125,7 +126,7 @@ class LayerStep:
         read = layer.self_attention_residual.before(x)
         query, new = self.query(read), (self.key(read), self.value(read))
         keys, values = (self.cache.write(old, update, index) for old, update in zip(keys_and_values, new, strict=True))
-        attended, _ = self._attend(query, ops.swapaxes(keys, -1, -2), values, visible)
+        attended, _ = self._attend(query, keys, values, visible)
         x = layer.self_attention_residual(x, self.merge(attended))
         query = self.cross_query(layer.cross_attention_residual.before(x))
         attended, cross_weights = self._attend(query, self.cross_keys, self.cross_values, cross_mask)
@@ -134,9 +135,9 @@ class LayerStep:
         return layer.feed_forward_residual(x, self.output(hidden)), (keys, values), cross_weights
 
     def _attend(self, query: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """`(R, N * H)`, `(B, N, H, S)`, `(B, N, S, H_v)` -> `(R, N * H_v)` and the weights, `(B, N, K, S)`."""
+        """`(R, N * H)`, `(B, N, S, H)`, `(B, N, S, H_v)` -> `(R, N * H_v)` and the weights, `(B, N, K, S)`."""
         scaled = self.cache.split_heads(ops.cast(query, self.precise) * self.key_dim**-0.5, self.key_dim)
-        weights = masked_softmax(ops.matmul(scaled, keys), mask)
+        weights = masked_softmax(self.cache.products(scaled, keys), mask)
         return self.cache.merge_heads(weighted_sum(weights, values)), weights
 
 

@@ -29,6 +29,10 @@ class HypothesesCache:
         self.batch, self.num_heads, self.num_beams, self.max_length = batch, num_heads, num_beams, max_length
         self.hypotheses = ops.arange(num_beams, dtype="int32")  # (K,)
 
+    def make_room(self, caches: Any, owners: Tensor, index: Tensor) -> tuple[Any, Tensor]:
+        """All caches, in any structure, and the owners, with room for position `index`: here they always have it."""
+        return caches, owners
+
     def empty(self, size: int, dtype: str) -> Tensor:
         """`(B, N, L * K, H)`, before the first token."""
         return ops.zeros((self.batch, self.num_heads, self.max_length * self.num_beams, size), dtype=dtype)
@@ -37,6 +41,10 @@ class HypothesesCache:
         """The cache with `update`, `(B * K, N * H)`, at position `index`."""
         update = ops.cast(self.split_heads(update, cache.shape[-1]), cache.dtype)
         return ops.slice_update(cache, (0, 0, index * self.num_beams, 0), update)
+
+    def products(self, queries: Tensor, keys: Tensor) -> Tensor:
+        """`(B, N, K, H)` and `(B, N, S, H)` -> `(B, N, K, S)`."""
+        return ops.matmul(queries, ops.swapaxes(keys, -1, -2))
 
     def split_heads(self, rows: Tensor, size: int) -> Tensor:
         """`(B * K, N * H)` -> `(B, N, K, H)`: the hypotheses of a source are the queries of one attention."""
@@ -56,15 +64,16 @@ class HypothesesCache:
 
     def own(self, owners: Tensor, index: Tensor) -> Tensor:
         """Each hypothesis writes position `index` into its own place."""
-        here = ops.equal(ops.arange(self.max_length, dtype="int32"), index)  # (L,)
+        here = ops.equal(ops.arange(ops.shape(owners)[2], dtype="int32"), index)  # (L,)
         return ops.where(here, ops.expand_dims(self.hypotheses, 1), owners)
 
     def visible(self, owners: Tensor) -> Tensor:
         """`(B, 1, K, L * K)`, bool: a hypothesis sees the places that hold its own positions, and no others."""
         seen = ops.equal(ops.expand_dims(owners, 3), self.hypotheses)  # (B, K, L, 1) against (K,) -> (B, K, L, K)
-        return ops.reshape(seen, (-1, 1, self.num_beams, self.max_length * self.num_beams))
+        return ops.reshape(seen, (-1, 1, self.num_beams, ops.shape(owners)[2] * self.num_beams))
 
     def reorder(self, owners: Tensor, parents: Tensor) -> Tensor:
         """Owners of the hypotheses that go on from `parents`, `(B * K,)`: indices of rows of all hypotheses."""
-        taken = ops.take(ops.reshape(owners, (-1, self.max_length)), parents, axis=0)
-        return ops.reshape(taken, (-1, self.num_beams, self.max_length))
+        length = ops.shape(owners)[2]
+        taken = ops.take(ops.reshape(owners, (-1, length)), parents, axis=0)
+        return ops.reshape(taken, (-1, self.num_beams, length))

@@ -7,15 +7,17 @@ import logging
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 TERMINATED = 130  # what a shell gives for Ctrl-C
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs the command; the exit status: 0, or 1 after one line on standard error."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    args = _parser().parse_args(arguments)
+    parser = _parser()
+    args = parser.parse_args(arguments)
+    if args.command is None:
+        parser.error("no command given; the command there is: keras-transformer translate")
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
     try:
         return _translate(args)
@@ -31,9 +33,16 @@ def main(arguments: list[str] | None = None) -> int:
         return TERMINATED
 
 
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line, without the usage before it."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: error: {message} (see {self.prog} --help)\n")
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="keras-transformer", description=__doc__)
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    parser = _Parser(prog="keras-transformer", description=__doc__)
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     translate = commands.add_parser("translate", help="translate lines of text", description=__doc__)
     translate.add_argument(
         "run_or_export", type=Path, help="a run's directory, a saved translator, or an export (base or version)"
@@ -49,11 +58,14 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _translate(args: argparse.Namespace) -> int:
-    if args.file is not None and not args.file.is_file():
-        raise FileNotFoundError(f"{args.file}: no such file; give a file with a sentence a line, or pipe lines in.")
-    translator = _load(args)
-    from keras_transformer.serving.translate_file import translate_file
+    from keras_transformer.serving.translate_file import check_target, translate_file
 
+    if args.file is not None and not args.file.is_file():
+        what = "a directory" if args.file.is_dir() else "not a regular file" if args.file.exists() else "no such file"
+        raise OSError(f"{args.file}: {what}; give a file with a sentence a line, or pipe lines in.")
+    if args.output is not None:
+        check_target(args.output)  # before the seconds that loading takes
+    translator = _load(args)
     translate_file(
         translator,
         sys.stdin.buffer if args.file is None else args.file,
@@ -72,6 +84,10 @@ def _load(args: argparse.Namespace) -> Any:
     if saved:
         from keras_transformer.serving.translator import Translator
 
+        if args.num_beams is not None and args.nbest > args.num_beams:
+            raise ValueError(
+                f"--nbest {args.nbest} needs as many beams: give --num-beams {args.nbest} or more, or leave it out."
+            )
         translator = Translator.load(saved[0])
         translator.num_beams = args.num_beams or max(translator.num_beams, args.nbest)
         translator.jit_compile = args.jit_compile
@@ -81,12 +97,19 @@ def _load(args: argparse.Namespace) -> Any:
     try:
         export = find_export(directory)
     except FileNotFoundError as error:
-        raise FileNotFoundError(
-            f"{directory}: neither a run or saved translator (translator.json) nor an export (saved_model.pb)."
-        ) from error
+        if directory.is_dir():
+            message = f"{directory}: no translator here; give a run's directory, its translator/, or an export."
+        else:
+            what = "not a directory" if directory.exists() else f"no such directory (now in {Path.cwd()})"
+            message = f"{directory}: {what}; give a run, its translator, or an export."
+        raise FileNotFoundError(message) from error
     if args.num_beams is not None or args.jit_compile:
         raise ValueError(f"{export} is an export: its search is fixed; leave out --num-beams and --jit-compile.")
-    return ExportedTranslator(export)
+    exported = ExportedTranslator(export)
+    most = exported.num_hypotheses
+    if args.nbest > most:
+        raise ValueError(f"--nbest {args.nbest}: {export} gives {most} at most; give --nbest {most} or less.")
+    return exported
 
 
 def _positive(text: str) -> int:

@@ -6,38 +6,71 @@ import tensorflow as tf
 
 from keras_transformer.models.hypotheses_cache import HypothesesCache
 
+FIRST_LENGTH = 16  # positions that there is room for before the first token
+
 
 class InPlaceCache(HypothesesCache):
     """A `HypothesesCache` whose memory is written to, where XLA does not compile the search.
 
     `tf.tensor_scatter_nd_update` copies the whole cache at every step of a loop. What reads the old cache must be done
-    before a write: in a search it is, since the next token depends on all that it reads.
+    before a write: in a search it is, since the next token depends on all that it reads. There is room for a few
+    positions at first, and for twice as many when these are written: attention looks at all that there is room for.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        first = tf.range(self.batch * self.num_heads) * (self.max_length * self.num_beams)
-        first = tf.reshape(first, [-1, 1, self.num_heads]) + self.hypotheses[:, None]  # (B, K, N)
-        self.first_rows = tf.reshape(first, [-1])  # of position 0, in the order of an update
+        self.first_length = tf.minimum(FIRST_LENGTH, self.max_length)
+        heads = tf.reshape(tf.range(self.batch * self.num_heads), [-1, 1, self.num_heads])  # (B, 1, N)
+        self.heads = tf.reshape(heads + tf.zeros_like(self.hypotheses)[:, None], [-1])  # of the rows of an update
+        self.places = tf.reshape(tf.zeros_like(heads) + self.hypotheses[:, None], [-1])  # the same, (B * K * N,)
         rows = tf.reshape(tf.range(self.batch * self.num_beams * self.num_heads), [-1, self.num_beams, self.num_heads])
         self.by_head = tf.reshape(tf.transpose(rows, [0, 2, 1]), [-1])  # (B, K, N) in the order (B, N, K)
         rows = tf.reshape(rows, [-1, self.num_heads, self.num_beams])
         self.by_hypothesis = tf.reshape(tf.transpose(rows, [0, 2, 1]), [-1])  # (B, N, K) in the order (B, K, N)
 
+    def no_owners(self) -> tf.Tensor:
+        """`(B, K, L)`, int32, for the first places."""
+        owners = tf.fill([self.batch, self.num_beams, self.first_length], -1)
+        return _of_any_size(owners, [None, self.num_beams, None])
+
+    def make_room(self, caches: Any, owners: tf.Tensor, index: tf.Tensor) -> tuple[Any, tf.Tensor]:
+        """Twice as long, or as long as it may get, where `index` is past the end."""
+        length = tf.shape(owners)[2]
+        more = tf.minimum(length, self.max_length - length)
+
+        def longer(cache: tf.Tensor) -> tf.Tensor:
+            shape = tf.stack([self.batch, self.num_heads, more * self.num_beams, cache.shape[-1]])
+            return tf.concat([cache, tf.zeros(shape, cache.dtype)], axis=2)
+
+        def double() -> tuple[Any, tf.Tensor]:
+            return tf.nest.map_structure(longer, caches), tf.pad(
+                owners, [[0, 0], [0, 0], [0, more]], constant_values=-1
+            )
+
+        return tf.cond(index < length, lambda: (caches, owners), double)
+
     def empty(self, size: int, dtype: str) -> tf.Tensor:
         """Memory of its own for every cache: equal zeros would be made one tensor by TensorFlow's optimizer."""
-        shape = tf.stack([self.batch, self.num_heads, self.max_length * self.num_beams, size])
-        return tf.ensure_shape(
-            tf.raw_ops.Empty(shape=shape, dtype=dtype, init=True), [None, self.num_heads, None, size]
-        )
+        shape = tf.stack([self.batch, self.num_heads, self.first_length * self.num_beams, size])
+        memory = tf.raw_ops.Empty(shape=shape, dtype=dtype, init=True)
+        return _of_any_size(memory, [None, self.num_heads, None, size])
 
     def write(self, cache: tf.Tensor, update: tf.Tensor, index: tf.Tensor) -> tf.Tensor:
         """The cache with `update`, `(B * K, N * H)`, at position `index`."""
-        size = cache.shape[-1]
+        size, places = cache.shape[-1], tf.shape(cache)[2]
         update = tf.reshape(tf.cast(update, cache.dtype), [-1, size])  # (B * K * N, H)
-        rows = self.first_rows + index * self.num_beams
+        rows = self.heads * places + self.places + index * self.num_beams
         written = tf.raw_ops.InplaceUpdate(x=tf.reshape(cache, [-1, size]), i=rows, v=update)
-        return tf.reshape(written, [-1, self.num_heads, self.max_length * self.num_beams, size])
+        return tf.reshape(written, [-1, self.num_heads, places, size])
+
+    def products(self, queries: tf.Tensor, keys: tf.Tensor) -> tf.Tensor:
+        """`(B, N, K, H)` and `(B, N, S, H)` -> `(B, N, K, S)`.
+
+        Of a few rows with many, TensorFlow's product takes twice as long as of the many with the few.
+        """
+        if self.num_beams == 1:
+            return super().products(queries, keys)
+        return tf.transpose(tf.matmul(keys, queries, transpose_b=True), [0, 1, 3, 2])
 
     def split_heads(self, rows: tf.Tensor, size: int) -> tf.Tensor:
         """`(B * K, N * H)` -> `(B, N, K, H)`. Rows are gathered: oneDNN's transpose takes several times as long."""
@@ -52,3 +85,8 @@ class InPlaceCache(HypothesesCache):
         if self.num_beams > 1:
             rows = tf.gather(rows, self.by_hypothesis)
         return tf.reshape(rows, [-1, self.num_heads * heads.shape[-1]])
+
+
+def _of_any_size(x: tf.Tensor, shape: list[int | None]) -> tf.Tensor:
+    """x as a tensor that may have another size after a step of a loop, where `shape` says None."""
+    return tf.raw_ops.PlaceholderWithDefault(input=x, shape=shape)

@@ -34,7 +34,9 @@ def save_translator(translator: Translator, directory: Path, settings: dict[str,
 def load_translator(directory: Path) -> tuple[Transformer, Tokenizer, Tokenizer, dict[str, Any]]:
     """Model, source and target tokenizer, and settings; see `Translator.load`."""
     if not (directory / "translator.json").is_file():
-        raise FileNotFoundError(f"{directory}: no saved translator (translator.json is missing).")
+        inside = directory / "translator"  # where a run has its own
+        where = inside if (inside / "translator.json").is_file() else "the directory that `Translator.save` wrote"
+        raise FileNotFoundError(f"{directory}: no saved translator (translator.json is missing); give {where}.")
     try:
         saved = json.loads((directory / "translator.json").read_text(encoding="utf-8"))
         settings, fingerprints = saved["settings"], saved["tokenizers"]

@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
+from keras_transformer.data.text_lines import decode
 from keras_transformer.layers.arguments import check_positive
 from keras_transformer.progress import Progress
 from keras_transformer.serving.hypothesis import Hypothesis
@@ -33,12 +34,13 @@ def translate_file(
 ) -> int:
     r"""Translates every line of `source` into a line of `target`.
 
-    A line ends at "\n" alone; an empty line stays empty. A target file appears when it is complete; until then its
-    lines are in `NAME.partial`, and a call with the same arguments goes on after the last of them.
+    A line ends at "\n" alone; an empty line stays empty; a byte order mark at the head goes. A target file appears when
+    it is complete; until then its lines are in `NAME.partial`, and a call with the same arguments goes on after the
+    last of them.
 
     Args:
         translator: What translates.
-        source: A path, or a binary file object such as `sys.stdin.buffer`. Bytes that are no UTF-8 become U+FFFD.
+        source: A path, or a binary file object such as `sys.stdin.buffer`.
         target: A path, or a binary file object.
         num_hypotheses: n: as many lines for each line of the source, best first.
         scores: Whether each line begins with its score and a tab.
@@ -48,19 +50,22 @@ def translate_file(
         The number of source lines.
 
     Raises:
-        FileNotFoundError: If there is no source.
-        ValueError: If what was begun in `NAME.partial` was begun with another source or other arguments.
+        FileNotFoundError: If there is no source, or no directory for the target.
+        ValueError: If a line is not UTF-8 (what comes before is kept, as by any interruption), or what was begun in
+            `NAME.partial` was begun with another source or other arguments.
     """
     check_positive("num_hypotheses", num_hypotheses)
     check_positive("batch_size", batch_size)
     lines: BinaryIO
     with ExitStack() as stack:
         if isinstance(source, (str, os.PathLike)):
-            lines = stack.enter_context(open(source, "rb"))
+            lines, name = stack.enter_context(open(source, "rb")), os.fspath(source)
             total = os.fstat(lines.fileno()).st_size
         else:
-            lines, total = source, None
+            lines, total, name = source, None, getattr(source, "name", "source")
+            name = "standard input" if name == "<stdin>" else str(name)
         if isinstance(target, (str, os.PathLike)):
+            check_target(Path(target))
             begun = {"source_bytes": total, "num_hypotheses": num_hypotheses, "scores": scores}
             output, done = _open_partial(stack, Path(target), begun, num_hypotheses)
         else:
@@ -69,7 +74,7 @@ def translate_file(
         with Progress("translating", total, unit="bytes") as progress:
             progress(read)
             while block := list(itertools.islice(lines, LINES_AT_ONCE)):
-                texts = [line.removesuffix(b"\n").decode(errors="replace") for line in block]
+                texts = [decode(line.removesuffix(b"\n"), name, done + n) for n, line in enumerate(block, start=1)]
                 for hypotheses in translator.translate(texts, num_hypotheses=num_hypotheses, batch_size=batch_size):
                     output.writelines(_line(hypothesis, scores) for hypothesis in hypotheses)
                 output.flush()
@@ -81,6 +86,14 @@ def translate_file(
     return done
 
 
+def check_target(target: Path) -> None:
+    """Raises an OSError if no file can come to be there."""
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"{target}: no such directory: {target.parent}; make it first.")
+    if target.is_dir():
+        raise IsADirectoryError(f"{target}: a directory; give a file to write to.")
+
+
 def _line(hypothesis: Hypothesis, scores: bool) -> bytes:
     text = " ".join(hypothesis.text.split("\n"))  # one line, whatever was generated
     return (f"{hypothesis.score:.6f}\t{text}\n" if scores else f"{text}\n").encode()
@@ -90,7 +103,7 @@ def _open_partial(stack: ExitStack, target: Path, begun: dict[str, Any], num_hyp
     """The file to append to, and how many source lines it holds already."""
     partial, settings = _partial(target), _settings_of(target)
     done = 0
-    if partial.exists() and settings.exists():
+    if partial.exists() and partial.stat().st_size and settings.exists():
         before = json.loads(settings.read_text(encoding="utf-8"))
         different = [name for name in begun if before.get(name) != begun[name]]
         if different:

@@ -14,7 +14,7 @@ from keras_transformer.serving.in_place import InPlaceCache
 
 # What rounding alone may move a logit of size 3 to 5 in two orders of summation.
 TOLERANCES = {"float32": 1e-5, "float64": 1e-5, "mixed_float16": 0.02, "mixed_bfloat16": 0.15}
-SOURCES, BEAMS, LENGTH = 3, 3, 6
+SOURCES, BEAMS, LENGTH = 3, 3, 36  # a cache in place begins with room for 16, and grows to 32 and 36
 CACHES = {"XLA": HypothesesCache, "plain graph": InPlaceCache, "eager": HypothesesCache, "eager in place": InPlaceCache}
 
 
@@ -134,12 +134,13 @@ def test_every_cache_has_memory_of_its_own(make_model, encoder_token_ids, how):
         encoded = model.encode(encoder_token_ids, training=False)
         step = DecodingStep(model, *encoded, LENGTH, BEAMS, cache_class=CACHES[how])
 
-        def body(index, caches):
+        def body(index, caches, owners):
             update = ops.ones((SOURCES * BEAMS, 16))
-            return index + 1, [step.cache.write(old, update * (1 + i), index) for i, old in enumerate(caches)]
+            caches, owners = step.cache.make_room(caches, owners, index)
+            return index + 1, [step.cache.write(old, update * (1 + i), index) for i, old in enumerate(caches)], owners
 
-        caches = keras.tree.flatten(step.init_state()["layers"])
-        return ops.while_loop(lambda index, _: index < LENGTH - 1, body, (ops.convert_to_tensor(0), caches))[1]
+        caches, owners = keras.tree.flatten(step.init_state()["layers"]), step.cache.no_owners()
+        return ops.while_loop(lambda index, *_: index < LENGTH - 1, body, (ops.convert_to_tensor(0), caches, owners))[1]
 
     if not how.startswith("eager"):
         write = tf.function(write, jit_compile=how == "XLA", autograph=False)

@@ -139,6 +139,14 @@ def test_a_failed_exchange_brings_the_old_directory_back(tmp_path):
     assert names(tmp_path) == ["1"]
 
 
+def test_a_directory_without_a_translator_names_where_one_is(translator, tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"is missing\); give the directory that `Translator.save`"):
+        kt.Translator.load(tmp_path / "run")
+    translator.save(tmp_path / "run" / "translator")
+    with pytest.raises(FileNotFoundError, match=rf"translator.json is missing\); give {tmp_path}/run/translator\.$"):
+        kt.Translator.load(tmp_path / "run")
+
+
 @pytest.mark.parametrize("damage", ["target.spm", "source.spm", "model.keras"])
 def test_a_missing_file_is_named(model, tokenizers, tmp_path, damage):
     """Without its target tokenizer, a translator must not take the source's for it."""

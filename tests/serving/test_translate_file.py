@@ -55,11 +55,17 @@ def test_streams_nbest_and_scores(translator, sources):
 
 
 def test_a_line_ends_at_a_newline_alone(greedy_translator):
-    """U+2028, form feed and carriage return stand in a line; bytes that are no UTF-8 do no harm."""
+    """U+2028, form feed and carriage return stand in a line."""
     target = io.BytesIO()
-    source = io.BytesIO("o gato\u2028dorme\n\x0c\r\n".encode() + b"\xff\xfe\n")
+    source = io.BytesIO("o gato\u2028dorme\n\x0c\r\nmais\n".encode())
     assert translate_file(greedy_translator, source, target) == 3
     assert target.getvalue().count(b"\n") == 3
+
+
+def test_a_byte_order_mark_is_no_text(greedy_translator):
+    target = io.BytesIO()
+    translate_file(greedy_translator, io.BytesIO("o gato dorme\n".encode("utf-8-sig")), target)
+    assert target.getvalue() == b"the cat sleeps\n"
 
 
 class Verbose:
@@ -113,10 +119,50 @@ def test_another_source_or_form_does_not_go_on(greedy_translator, source, tmp_pa
         translate_file(greedy_translator, source, target, scores=True)
 
 
+NOT_UTF8 = "Onde está o gato?".encode("latin1")
+MESSAGE = r"not UTF-8 \(byte 0xe1 at position 8\)\. Convert the file, for example with: iconv -f latin1 -t utf-8"
+
+
+def test_a_line_not_utf8_stops_and_what_came_before_is_kept(greedy_translator, source, expected, tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "LINES_AT_ONCE", 10)
+    target, good = tmp_path / "out.txt", source.read_bytes().split(b"\n")
+    source.write_bytes(b"\n".join([*good[:24], NOT_UTF8, *good[25:]]))
+    with pytest.raises(ValueError, match=rf"^{source}, line 25: {MESSAGE}$"):
+        greedy_translator.translate_file(source, target)
+    assert not target.exists()
+    assert lines(tmp_path / "out.txt.partial") == expected[:20]
+    source.write_bytes(b"\n".join([*good[:24], b"x" * len(NOT_UTF8), *good[25:]]))  # mended, of the same size
+    again = Failing(greedy_translator, 99)
+    assert translate_file(again, source, target) == 72
+    assert len(again.seen) == 72 - 20
+    assert lines(target)[:24] + lines(target)[25:] == expected[:24] + expected[25:]
+
+
+@pytest.mark.parametrize("content", [NOT_UTF8, b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR"])
+def test_a_file_that_is_not_utf8_at_all_leaves_nothing_in_the_way(greedy_translator, tmp_path, content):
+    source, target = tmp_path / "lines.txt", tmp_path / "out.txt"
+    source.write_bytes(content)
+    with pytest.raises(ValueError, match=r"lines\.txt, line 1: not UTF-8"):
+        greedy_translator.translate_file(source, target)
+    with pytest.raises(ValueError, match=r"^source, line 1: not UTF-8"):
+        translate_file(greedy_translator, io.BytesIO(content), io.BytesIO())
+    source.write_text(content.decode("latin1"), encoding="utf-8", newline="")  # as iconv does: of another size
+    assert translate_file(greedy_translator, source, target) == content.count(b"\n") + (not content.endswith(b"\n"))
+
+
+def test_where_no_file_can_be_is_said(greedy_translator, source, tmp_path):
+    no = tmp_path / "no" / "such"
+    with pytest.raises(FileNotFoundError, match=rf"^{no}/x\.txt: no such directory: {no}; make it first\.$"):
+        greedy_translator.translate_file(source, no / "x.txt")
+    with pytest.raises(IsADirectoryError, match=rf"^{tmp_path}: a directory; give a file to write to\.$"):
+        greedy_translator.translate_file(source, tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["source.txt"]
+
+
 def command(*arguments, text="", **options):
     return subprocess.run(
         [*COMMAND, *map(str, arguments)],
-        input=text.encode(),
+        input=text.encode() if isinstance(text, str) else text,
         env={**os.environ, "PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "3"},
         capture_output=True,
         check=False,
@@ -141,7 +187,7 @@ def test_the_command_translates_with_a_run_a_translator_and_an_export(greedy_tra
 @pytest.mark.slow
 def test_the_commands_errors_are_one_line(export, tmp_path):
     for arguments, message in (
-        ((tmp_path / "nowhere",), "neither a run or saved translator (translator.json) nor an export"),
+        ((tmp_path / "nowhere",), "nowhere: no such directory (now in "),
         ((export, "--num-beams", "2"), "its search is fixed; leave out --num-beams and --jit-compile"),
         ((export, tmp_path / "no.txt"), "no.txt: no such file"),
     ):
@@ -150,9 +196,11 @@ def test_the_commands_errors_are_one_line(export, tmp_path):
         last = process.stderr.decode().splitlines()[-1]
         assert last.startswith("keras-transformer: ")
         assert message in last
-    process = command(export, "--nbest", "0")
-    assert process.returncode == 2
-    assert b"must be a positive integer, not '0'" in process.stderr
+    process = command(export, text=NOT_UTF8)
+    assert (process.returncode, process.stdout) == (1, b"")
+    assert process.stderr.splitlines()[-1].startswith(
+        b"keras-transformer: standard input, line 1: not UTF-8 (byte 0xe1"
+    )
 
 
 @pytest.mark.slow
