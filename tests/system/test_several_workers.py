@@ -81,7 +81,7 @@ def test_a_killed_worker_and_the_same_command_again(alone, tmp_path):
     assert_both_go_on(alone, arguments)
 
 
-def test_sigterm_to_one_worker_saves_and_ends_both(alone, tmp_path):
+def test_sigterm_to_one_worker_saves_and_ends_both(tmp_path):
     """After 13 updates, in the middle of the second epoch, and between two of the checkpoints that are due."""
     arguments = ["--checkpoints", str(tmp_path)]
     ports = free_ports()
@@ -90,7 +90,6 @@ def test_sigterm_to_one_worker_saves_and_ends_both(alone, tmp_path):
         assert process.returncode == 0, errors[-3000:]
         assert f"ended by SIGTERM: the same call goes on from {tmp_path}" in errors
     assert last_checkpoint(tmp_path) == 13
-    assert_both_go_on(alone, arguments)
 
 
 def last_checkpoint(directory):
