@@ -1,4 +1,4 @@
-"""Keys and values of all hypotheses of a beam: written once, in place, and never moved.
+"""Keys and values of all hypotheses of a beam: written once, in place; they do not follow a hypothesis.
 
 At each position the K hypotheses of a source have K places, one each. When the search lets a hypothesis go on from
 another one, its earlier keys and values stay in that one's places, and `owners` says in whose: attention looks at all

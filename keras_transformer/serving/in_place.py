@@ -43,9 +43,8 @@ class InPlaceCache(HypothesesCache):
             return tf.concat([cache, tf.zeros(shape, cache.dtype)], axis=2)
 
         def double() -> tuple[Any, tf.Tensor]:
-            return tf.nest.map_structure(longer, caches), tf.pad(
-                owners, [[0, 0], [0, 0], [0, more]], constant_values=-1
-            )
+            longer_owners = tf.pad(owners, [[0, 0], [0, 0], [0, more]], constant_values=-1)
+            return tf.nest.map_structure(longer, caches), longer_owners
 
         return tf.cond(index < length, lambda: (caches, owners), double)
 

@@ -4,10 +4,7 @@ from pathlib import Path
 
 import pytest
 
-import keras_transformer as kt
 from keras_transformer.serving.command_line import main
-
-ROOT = Path(kt.__file__).parents[1]
 
 
 @pytest.fixture
