@@ -24,10 +24,19 @@ TINY = ["--held-out", "20", "--epochs", "1", "--batch-tokens", "512", "--max-len
 PAIRS = [(f"o gato número {index} dorme", f"cat number {index} sleeps") for index in range(60)]
 
 
+SMALL = {"num_encoder_layers": 1, "num_decoder_layers": 1, "d_model": 16, "num_heads": 2, "d_ff": 16}
+RUN = f"""import runpy, sys
+from keras_transformer.models.presets import PRESETS
+PRESETS["tiny"] = {SMALL}
+sys.path.insert(0, {str(EXAMPLE.parent)!r})
+runpy.run_path({str(EXAMPLE)!r}, run_name="__main__")
+"""
+
+
 def run(*arguments):
-    """In a process of its own, as it is."""
+    """In a process of its own, with a smaller model: the default one takes a minute to trace."""
     return subprocess.run(
-        [sys.executable, str(EXAMPLE), *map(str, arguments)],
+        [sys.executable, "-c", RUN, *map(str, arguments)],
         env={**os.environ, "PYTHONPATH": str(REPOSITORY), "PYTHONIOENCODING": "utf-8"},
         capture_output=True,
         encoding="utf-8",
@@ -83,13 +92,12 @@ def files(tmp_path):
 
 @pytest.fixture(scope="module")
 def run_small(example):
-    """Runs the example in this process, with a smaller model: the default one takes a minute to trace."""
-    small = {"num_encoder_layers": 1, "num_decoder_layers": 1, "d_model": 16, "num_heads": 2, "d_ff": 16}
+    """The same in this process."""
 
     def run(*arguments):
         output, errors = io.StringIO(), io.StringIO()
         with pytest.MonkeyPatch.context() as patch:
-            patch.setitem(PRESETS, "tiny", small)
+            patch.setitem(PRESETS, "tiny", SMALL)
             with contextlib.redirect_stdout(output), contextlib.redirect_stderr(errors):
                 status = example.main([*map(str, arguments)])
         return subprocess.CompletedProcess(arguments, status, output.getvalue(), errors.getvalue())
