@@ -6,20 +6,22 @@ import tensorflow as tf
 
 from keras_transformer.models.hypotheses_cache import HypothesesCache
 
-FIRST_LENGTH = 16  # positions that there is room for before the first token
+STEPS_AT_ONCE = 16  # that there is room for before places are swept out
 
 
 class InPlaceCache(HypothesesCache):
     """A `HypothesesCache` whose memory is written to, where XLA does not compile the search.
 
     `tf.tensor_scatter_nd_update` copies the whole cache at every step of a loop. What reads the old cache must be done
-    before a write: in a search it is, since the next token depends on all that it reads. There is room for a few
-    positions at first, and for twice as many when these are written: attention looks at all that there is room for.
+    before a write: in a search it is, since the next token depends on all that it reads.
+
+    There is room for a few steps. When it is used up, the places are swept: those in no live hypothesis' past go, and
+    room for a few steps more comes. So attention reads little more than what hypotheses share and where they differ.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.first_length = tf.minimum(FIRST_LENGTH, self.max_length)
+        self.num_places = STEPS_AT_ONCE * self.num_beams
         heads = tf.reshape(tf.range(self.batch * self.num_heads), [-1, 1, self.num_heads])  # (B, 1, N)
         self.heads = tf.reshape(heads + tf.zeros_like(self.hypotheses)[:, None], [-1])  # of the rows of an update
         self.places = tf.reshape(tf.zeros_like(heads) + self.hypotheses[:, None], [-1])  # the same, (B * K * N,)
@@ -28,39 +30,39 @@ class InPlaceCache(HypothesesCache):
         rows = tf.reshape(rows, [-1, self.num_heads, self.num_beams])
         self.by_hypothesis = tf.reshape(tf.transpose(rows, [0, 2, 1]), [-1])  # (B, N, K) in the order (B, K, N)
 
-    def no_owners(self) -> tf.Tensor:
-        """`(B, K, L)`, int32, for the first places."""
-        owners = tf.fill([self.batch, self.num_beams, self.first_length], -1)
-        return _of_any_size(owners, [None, self.num_beams, None])
-
-    def make_room(self, caches: Any, owners: tf.Tensor, index: tf.Tensor) -> tuple[Any, tf.Tensor]:
-        """Twice as long, or as long as it may get, where `index` is past the end."""
-        length = tf.shape(owners)[2]
-        more = tf.minimum(length, self.max_length - length)
-
-        def longer(cache: tf.Tensor) -> tf.Tensor:
-            shape = tf.stack([self.batch, self.num_heads, more * self.num_beams, cache.shape[-1]])
-            return tf.concat([cache, tf.zeros(shape, cache.dtype)], axis=2)
-
-        def double() -> tuple[Any, tf.Tensor]:
-            longer_owners = tf.pad(owners, [[0, 0], [0, 0], [0, more]], constant_values=-1)
-            return tf.nest.map_structure(longer, caches), longer_owners
-
-        return tf.cond(index < length, lambda: (caches, owners), double)
-
     def empty(self, size: int, dtype: str) -> tf.Tensor:
         """Memory of its own for every cache: equal zeros would be made one tensor by TensorFlow's optimizer."""
-        shape = tf.stack([self.batch, self.num_heads, self.first_length * self.num_beams, size])
+        shape = tf.stack([self.batch, self.num_heads, self.num_places, size])
         memory = tf.raw_ops.Empty(shape=shape, dtype=dtype, init=True)
         return _of_any_size(memory, [None, self.num_heads, None, size])
 
-    def write(self, cache: tf.Tensor, update: tf.Tensor, index: tf.Tensor) -> tf.Tensor:
-        """The cache with `update`, `(B * K, N * H)`, at position `index`."""
-        size, places = cache.shape[-1], tf.shape(cache)[2]
+    def no_past(self) -> tf.Tensor:
+        """`(B, K, P)`, bool."""
+        return _of_any_size(super().no_past(), [None, self.num_beams, None])
+
+    def make_room(self, caches: Any, past: tf.Tensor, place: tf.Tensor) -> tuple[Any, tf.Tensor, tf.Tensor]:
+        """Sweeps, where all places are written."""
+
+        def sweep() -> tuple[Any, tf.Tensor, tf.Tensor]:
+            used = tf.cast(tf.reduce_any(past, axis=1), tf.int32)  # (B, P)
+            count = tf.reduce_max(tf.reduce_sum(used, axis=1))
+            kept = tf.math.top_k(used, count).indices  # (B, count): the used ones first, in their order
+            kept = tf.pad(kept, [[0, 0], [0, self.num_places]])  # the room is filled with what nobody looks at
+
+            def swept(x: tf.Tensor) -> tf.Tensor:
+                return tf.gather(x, kept, axis=2, batch_dims=1)
+
+            return tf.nest.map_structure(swept, caches), swept(past) & (tf.range(tf.shape(kept)[1]) < count), count
+
+        return tf.cond(place < tf.shape(past)[2], lambda: (caches, past, place), sweep)
+
+    def write(self, cache: tf.Tensor, update: tf.Tensor, place: tf.Tensor) -> tf.Tensor:
+        """The cache with `update`, `(B * K, N * H)`, at K places from `place` on."""
+        size, num_places = cache.shape[-1], tf.shape(cache)[2]
         update = tf.reshape(tf.cast(update, cache.dtype), [-1, size])  # (B * K * N, H)
-        rows = self.heads * places + self.places + index * self.num_beams
+        rows = self.heads * num_places + self.places + place
         written = tf.raw_ops.InplaceUpdate(x=tf.reshape(cache, [-1, size]), i=rows, v=update)
-        return tf.reshape(written, [-1, self.num_heads, places, size])
+        return tf.reshape(written, [-1, self.num_heads, num_places, size])
 
     def products(self, queries: tf.Tensor, keys: tf.Tensor) -> tf.Tensor:
         """`(B, N, K, H)` and `(B, N, S, H)` -> `(B, N, K, S)`.

@@ -14,7 +14,7 @@ from keras_transformer.serving.in_place import InPlaceCache
 
 # What rounding alone may move a logit of size 3 to 5 in two orders of summation.
 TOLERANCES = {"float32": 1e-5, "float64": 1e-5, "mixed_float16": 0.02, "mixed_bfloat16": 0.15}
-SOURCES, BEAMS, LENGTH = 3, 3, 36  # a cache in place begins with room for 16, and grows to 32 and 36
+SOURCES, BEAMS, LENGTH = 3, 3, 36  # a cache in place is swept after 16 steps, and again after 32
 CACHES = {"XLA": HypothesesCache, "plain graph": InPlaceCache, "eager": HypothesesCache, "eager in place": InPlaceCache}
 
 
@@ -134,22 +134,22 @@ def test_every_cache_has_memory_of_its_own(make_model, encoder_token_ids, how):
         encoded = model.encode(encoder_token_ids, training=False)
         step = DecodingStep(model, *encoded, LENGTH, BEAMS, cache_class=CACHES[how])
 
-        def body(index, caches, owners):
+        def body(index, caches, past, place):
             update = ops.ones((SOURCES * BEAMS, 16))
-            caches, owners = step.cache.make_room(caches, owners, index)
-            return index + 1, [step.cache.write(old, update * (1 + i), index) for i, old in enumerate(caches)], owners
+            caches, past, place = step.cache.make_room(caches, past, place)
+            caches = [step.cache.write(old, update * (1 + i), place) for i, old in enumerate(caches)]
+            return index + 1, caches, step.cache.own(past, place), place + BEAMS
 
-        caches, owners = keras.tree.flatten(step.init_state()["layers"]), step.cache.no_owners()
-        return ops.while_loop(lambda index, *_: index < LENGTH - 1, body, (ops.convert_to_tensor(0), caches, owners))[1]
+        state = step.init_state()
+        start = (ops.convert_to_tensor(0), keras.tree.flatten(state["layers"]), state["past"], state["place"])
+        return ops.while_loop(lambda index, *_: index < LENGTH - 1, body, start)[1]
 
     if not how.startswith("eager"):
         write = tf.function(write, jit_compile=how == "XLA", autograph=False)
     caches = write(tf.constant(encoder_token_ids))
     assert len(caches) == 6
     for number, cache in enumerate(caches):
-        positions = np.split(numpy(cache), LENGTH, axis=2)
-        assert np.all(np.stack(positions[:-1]) == 1 + number)
-        assert np.all(positions[-1] == 0)
+        assert np.all(numpy(cache)[:, :, : (LENGTH - 1) * BEAMS] == 1 + number)
 
 
 def log_p(model, encoder_token_ids, ids):
