@@ -149,7 +149,26 @@ def test_every_cache_has_memory_of_its_own(make_model, encoder_token_ids, how):
     caches = write(tf.constant(encoder_token_ids))
     assert len(caches) == 6
     for number, cache in enumerate(caches):
-        assert np.all(numpy(cache)[:, :, : (LENGTH - 1) * BEAMS] == 1 + number)
+        written = numpy(cache)[:, :, : (LENGTH - 1) * BEAMS]
+        assert written.shape[2] == (LENGTH - 1) * BEAMS
+        assert np.all(written == 1 + number)
+
+
+def test_places_that_nobody_looks_back_at_are_swept_out(make_model, encoder_token_ids):
+    """All hypotheses go on from the first one at every step: of each step one place is kept, and not one each."""
+    model = make_model()
+    step = DecodingStep(model, *model.encode(encoder_token_ids), LENGTH, BEAMS, cache_class=InPlaceCache)
+    caches, past, place = step.init_state()["layers"], step.cache.no_past(), tf.constant(0)
+    parents = ops.repeat(ops.arange(SOURCES) * BEAMS, BEAMS)
+    places = []
+    for _ in range(LENGTH):
+        caches, past, place = step.cache.make_room(caches, past, place)
+        places.append({cache.shape[2] for cache in keras.tree.flatten(caches)} | {past.shape[2]})
+        past = step.cache.reorder(step.cache.own(past, place), parents)
+        place += BEAMS
+    room = 16 * BEAMS
+    assert places == [{room}] * 16 + [{16 + room}] * 16 + [{32 + room}] * (LENGTH - 32)
+    assert np.all(numpy(past).sum(axis=2) == LENGTH)
 
 
 def log_p(model, encoder_token_ids, ids):

@@ -22,10 +22,8 @@ REPOSITORY = Path(kt.__file__).parents[1]
 EXAMPLE = REPOSITORY / "examples" / "train_pt_en.py"
 TINY = ["--held-out", "20", "--epochs", "1", "--batch-tokens", "512", "--max-length", "32", "--num-beams", "2"]
 PAIRS = [(f"o gato número {index} dorme", f"cat number {index} sleeps") for index in range(60)]
-
-
 SMALL = {"num_encoder_layers": 1, "num_decoder_layers": 1, "d_model": 16, "num_heads": 2, "d_ff": 16}
-RUN = f"""import runpy, sys
+RUN_SMALL = f"""import runpy, sys
 from keras_transformer.models.presets import PRESETS
 PRESETS["tiny"] = {SMALL}
 sys.path.insert(0, {str(EXAMPLE.parent)!r})
@@ -33,10 +31,10 @@ runpy.run_path({str(EXAMPLE)!r}, run_name="__main__")
 """
 
 
-def run(*arguments):
+def run(*arguments, program=("-c", RUN_SMALL)):
     """In a process of its own, with a smaller model: the default one takes a minute to trace."""
     return subprocess.run(
-        [sys.executable, "-c", RUN, *map(str, arguments)],
+        [sys.executable, *program, *map(str, arguments)],
         env={**os.environ, "PYTHONPATH": str(REPOSITORY), "PYTHONIOENCODING": "utf-8"},
         capture_output=True,
         encoding="utf-8",
@@ -185,10 +183,11 @@ def test_then_on_the_readers_own_files(sample_run, files, tmp_path):
 
 
 def test_bad_input_in_a_process_of_its_own(files):
-    result = run("--source-file", files[0], "--target-file", files[1].with_name("absent.en"))
+    absent = files[1].with_name("absent.en")
+    result = run("--source-file", files[0], "--target-file", absent, program=[str(EXAMPLE)])
     assert result.returncode == 2
     (line,) = [line for line in result.stderr.splitlines() if "absent.en" in line]
-    assert line.startswith(f"train_pt_en: {files[1].with_name('absent.en')}: no such file. Check the path")
+    assert line.startswith(f"train_pt_en: {absent}: no such file. Check the path")
     assert "Traceback" not in result.stderr
 
 
