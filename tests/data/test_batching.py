@@ -12,6 +12,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from replicas import strategy
 
 from keras_transformer.data.batching import EpochOrder, TokenBatches, make_dataset
 from keras_transformer.data.buckets import BATCHES_PER_SHAPE, MAX_SHAPES, Bucket, make_buckets
@@ -197,11 +198,8 @@ def test_epoch_order_makes_a_resumed_fit_go_on_as_if_uninterrupted(corpus, token
 
 
 def test_two_replicas_train_on_the_same_epochs_as_one(corpus, tokenizer, dataset):
-    devices = [device.name for device in tf.config.list_logical_devices("CPU")]
-    assert len(devices) >= 2, "tests/conftest.py makes two logical CPUs"
     whole = fit(dataset, epochs=3)
-    strategy = tf.distribute.MirroredStrategy(devices[:2])
-    seen = fit(dataset, epochs=3, callbacks=[EpochOrder(dataset)], strategy=strategy)
+    seen = fit(dataset, epochs=3, callbacks=[EpochOrder(dataset)], strategy=strategy(2))
     assert len(seen) == 2 * len(whole)
     assert {batch[1].shape[0] for batch in seen} == {bucket.rows // 2 for bucket in dataset.report.buckets}
     for epoch in range(3):

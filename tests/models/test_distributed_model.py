@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from taggers import strategy
+from replicas import strategy
 
 import keras_transformer as kt
 

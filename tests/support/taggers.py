@@ -1,8 +1,9 @@
-"""Somebody's own model, data for it, and replicas to train it on."""
+"""Somebody's own model and data for it, copied to replicas."""
 
 import keras
 import numpy as np
 import tensorflow as tf
+from replicas import strategy
 
 import keras_transformer as kt
 
@@ -23,16 +24,6 @@ class Tagger(kt.DistributedModel):
     def call(self, x, training=None):
         hidden = self.hidden(self.dropout(self.embedding(x), training=training))
         return self.out(hidden if self.norm is None else self.norm(hidden, training=training))
-
-
-def strategy(replicas):
-    """Logical CPUs. The sums are made on the first: TensorFlow's collectives take a second model of a process for the
-    first one's next step (the system tests have them, in processes of their own).
-    """
-    if replicas == 1:
-        return tf.distribute.get_strategy()
-    devices = [f"CPU:{index}" for index in range(replicas)]
-    return tf.distribute.MirroredStrategy(devices, cross_device_ops=tf.distribute.ReductionToOneDevice())
 
 
 def rows(count, seed=0):

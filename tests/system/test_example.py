@@ -24,6 +24,9 @@ TINY = ["--held-out", "20", "--epochs", "1", "--batch-tokens", "512", "--max-len
 PAIRS = [(f"o gato número {index} dorme", f"cat number {index} sleeps") for index in range(60)]
 SMALL = {"num_encoder_layers": 1, "num_decoder_layers": 1, "d_model": 16, "num_heads": 2, "d_ff": 16}
 RUN_SMALL = f"""import runpy, sys
+import tensorflow as tf
+devices = [tf.config.LogicalDeviceConfiguration()] * 2
+tf.config.set_logical_device_configuration(tf.config.list_physical_devices("CPU")[0], devices)
 from keras_transformer.models.presets import PRESETS
 PRESETS["tiny"] = {SMALL}
 sys.path.insert(0, {str(EXAMPLE.parent)!r})
@@ -32,7 +35,7 @@ runpy.run_path({str(EXAMPLE)!r}, run_name="__main__")
 
 
 def run(*arguments, program=("-c", RUN_SMALL)):
-    """In a process of its own, with a smaller model: the default one takes a minute to trace."""
+    """In a process of its own, with two devices and a smaller model: the default one takes a minute to trace."""
     return subprocess.run(
         [sys.executable, *program, *map(str, arguments)],
         env={**os.environ, "PYTHONPATH": str(REPOSITORY), "PYTHONIOENCODING": "utf-8"},
@@ -151,32 +154,30 @@ def test_a_run_goes_on_and_is_not_mixed_with_another(run_small, sample_run):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "options",
-    [
-        ["--strategy", "mirrored", "--accumulate", 2, "--mixed-precision", "bfloat16"],
-        ["--jit-compile", "--mixed-precision", "float16", "--patience", 1],
-    ],
-    ids=lambda options: options[0].strip("-"),
-)
-def test_ways_to_train(run_small, files, tmp_path, options):
+def test_compiled_and_in_half_precision(run_small, files, tmp_path):
     own = ["--source-file", files[0], "--target-file", files[1], "--vocabulary-size", 290, *TINY]
+    options = ["--jit-compile", "--mixed-precision", "float16", "--patience", 1]
     result = run_small(*own, *options, "--run-directory", tmp_path / "run")
     assert result.returncode == 0, result.stderr
-    assert ("XLA compiles each replica's" in result.stdout) is ("--jit-compile" in options)
+    assert "XLA compiles each replica's" in result.stdout
     assert "gives the same 5 texts" in result.stdout
 
 
 @pytest.mark.slow
 def test_then_on_the_readers_own_files(sample_run, files, tmp_path):
-    """In a process of its own, into the same run directory: the next version, and the translator replaced."""
+    """In a process of its own, into the same run directory: the next version, and the translator replaced. On all
+    devices, whose collectives a process can use for one group alone.
+    """
     _, directory = sample_run
     with gzip.open(tmp_path / "text.en.gz", "wb") as file:
         file.write(files[1].read_bytes())
     own = ["--source-file", files[0], "--target-file", tmp_path / "text.en.gz", "--vocabulary-size", 290]
     versions = len(list((directory / "export").iterdir()))
-    result = run(*own, *TINY, "--no-resume", "--run-directory", directory)
+    ways = ["--strategy", "mirrored", "--accumulate", 2, "--mixed-precision", "bfloat16"]
+    result = run(*own, *TINY, *ways, "--no-resume", "--run-directory", directory)
     assert result.returncode == 0, result.stderr
+    assert "plain graphs, no XLA" in result.stdout
+    assert "2 replicas" in result.stdout
     assert re.search(r"pairs: \d+ to train, \d to validate, \d to test", result.stdout)
     assert len(list((directory / "export").iterdir())) == versions + 1
     assert kt.Translator.load(directory / "translator").source_tokenizer.vocabulary_size == 290

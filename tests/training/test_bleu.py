@@ -12,6 +12,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from replicas import strategy
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 import keras_transformer as kt
@@ -320,7 +321,7 @@ def test_two_replicas(make_model, tokenizer):
     dataset = kt.make_dataset(
         kt.ParallelCorpus.from_pairs(PAIRS * 4), tokenizer, batch_tokens=1024, max_length=64, rows_multiple_of=2
     )
-    with tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"], tf.distribute.ReductionToOneDevice()).scope():
+    with strategy(2).scope():
         model = make_model()
     translator = Listening(kt.Translator(model, tokenizer, num_beams=1))
     history = model.fit(dataset, epochs=2, verbose=0, callbacks=[kt.BleuCallback(translator, PAIRS)]).history

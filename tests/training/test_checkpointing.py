@@ -11,6 +11,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from replicas import strategy
 
 import keras_transformer as kt
 
@@ -146,8 +147,7 @@ def test_a_resumed_training_equals_the_uninterrupted(tmp_path, setting):
 def test_on_two_replicas(tmp_path, setting):
     """The metrics of each replica are kept apart until they are read, and go on so."""
     optimizer, options = SETTINGS[setting]
-    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
-    with strategy.scope():
+    with strategy(2).scope():
         whole, crashed, resumed = (tagger(optimizer(), dropout=0.1, **options) for _ in range(3))
     history = whole.fit(dataset(), epochs=EPOCHS, verbose=0).history
     crash(crashed, tmp_path, epoch=1, batch=3)
@@ -162,8 +162,7 @@ def test_another_number_of_replicas_goes_on(tmp_path):
     for two_first in (True, False):
         models = []
         for two in (two_first, not two_first):
-            strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"][: 1 + two])
-            with strategy.scope():
+            with strategy(1 + two).scope():
                 models.append(tagger(keras.optimizers.SGD(0.1)))
         crash(models[0], tmp_path / str(two_first), epoch=1, batch=3)
         resumed = fit(models[1], tmp_path / str(two_first))

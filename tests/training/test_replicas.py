@@ -6,7 +6,8 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from taggers import assert_same_weights, copies, fit, rows, strategy, tagger
+from replicas import strategy
+from taggers import assert_same_weights, copies, fit, rows, tagger
 
 import keras_transformer as kt
 

@@ -8,6 +8,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from replicas import strategy
 
 import keras_transformer as kt
 
@@ -327,7 +328,7 @@ def test_the_time_of_skipped_batches_counts_for_nothing(make_model, dataset, tmp
 @pytest.mark.slow
 def test_two_replicas_show_what_one_shows(make_model, dataset, tmp_path):
     one = make_model(keras.optimizers.SGD(0.5))
-    with tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"], tf.distribute.ReductionToOneDevice()).scope():
+    with strategy(2).scope():
         two = make_model(keras.optimizers.SGD(0.5))
     two.set_weights(one.get_weights())
     for name, model in (("one", one), ("two", two)):

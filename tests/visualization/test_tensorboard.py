@@ -16,6 +16,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from replicas import strategy
 from tensorboard.plugin_util import markdown_to_safe_html
 
 import keras_transformer as kt
@@ -338,8 +339,7 @@ def test_a_finished_training_is_not_written_again(make_model, watch, dataset, tm
 
 @pytest.mark.slow
 def test_two_replicas_show_what_one_shows(make_model, watch, dataset, tokenizer, tmp_path):
-    replicas = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"], tf.distribute.ReductionToOneDevice())
-    with replicas.scope():
+    with strategy(2).scope():
         two = make_model(dropout=0.0)
     one = make_model(dropout=0.0)
     one.set_weights(two.get_weights())
