@@ -15,6 +15,11 @@ from keras_transformer.visualization.picture import Picture
 
 _WIDEST = 16.0  # inches of panels side by side
 _LARGEST_CELL, _SMALLEST_CELL = 0.26, 0.13  # inches a piece, where its label can be read
+_AXES = {  # of the rows and of the columns
+    "encoder": ("query: source", "key: source"),
+    "decoder": ("query: target", "key: decoder input"),
+    "cross": ("query: target", "key: source"),
+}
 
 
 def plot_attention(
@@ -57,7 +62,7 @@ def plot_attention(
     title = f"{KINDS[kind]}, " + (
         f"layer {layers[0] + 1} of {num_layers}" if len(layers) == 1 else f"all {num_layers} layers"
     )
-    return _heat_maps(panels, rows, columns, title, cell, per_row)
+    return _heat_maps(panels, rows, columns, _AXES[kind], title, cell, per_row)
 
 
 def plot_mask(
@@ -95,9 +100,7 @@ def plot_mask(
     rows = _labels_of("query_labels", query_labels, weights.shape[0])
     columns = _labels_of("key_labels", key_labels, weights.shape[1])
     bar = np.asarray(mask).dtype != bool
-    figure = _heat_maps([(weights, "")], rows, columns, title, _cell(rows, columns, 1), 1, bar=bar)
-    figure.axes[0].set(xlabel="key", ylabel="query")
-    return figure
+    return _heat_maps([(weights, "")], rows, columns, ("query", "key"), title, _cell(rows, columns, 1), 1, bar=bar)
 
 
 def _labels_of(name: str, labels: Sequence[str] | None, size: int) -> list[str]:
@@ -139,6 +142,7 @@ def _heat_maps(
     panels: Sequence[tuple[np.ndarray, str]],
     rows: Sequence[str],
     columns: Sequence[str],
+    axis_names: tuple[str, str],
     title: str,
     cell: float,
     per_row: int,
@@ -152,17 +156,21 @@ def _heat_maps(
     )
     num_rows = -(-len(panels) // per_row)
     full = len(panels) == num_rows * per_row  # then pieces below the last row are enough
-    rooms = room if full else num_rows * room
+    rooms = (0.2 + room) * (1 if full else num_rows)
     panel = max(cell * len(columns), 0.075 * max(len(name) for _, name in panels)) + 0.3  # room for its name
-    figure = Picture(per_row * panel + max(1.8, left + 0.9), num_rows * (cell * len(rows) + 0.5) + rooms + 0.5)
+    figure = Picture(per_row * panel + max(1.8, left + 1.1), num_rows * (cell * len(rows) + 0.5) + rooms + 0.5)
     grid = figure.subplots(num_rows, per_row, sharex=full, sharey=True, squeeze=False)
     for axis in grid.flat[len(panels) :]:
         axis.remove()
     axes = list(grid.flat[: len(panels)])
-    for axis, (weights, name) in zip(axes, panels, strict=True):
+    for number, (axis, (weights, name)) in enumerate(zip(axes, panels, strict=True)):
         image = axis.imshow(weights, vmin=0, vmax=1, cmap="Blues", aspect="equal", interpolation="nearest")
         axis.set_title(name, fontsize=10, parse_math=False)
         _label(axis, rows, columns, fonts, 34 * cell if readable else None)
+        if number % per_row == 0:
+            axis.set_ylabel(axis_names[0], fontsize=9)
+        if not full or number >= len(panels) - per_row:
+            axis.set_xlabel(axis_names[1], fontsize=9)
     if bar:
         figure.colorbar(image, ax=axes, shrink=0.7 / num_rows, aspect=15, label="weight")
     figure.suptitle(title, fontsize=11, parse_math=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -125,7 +126,7 @@ def _draw_metric(axis: Any, name: str, runs: Mapping[str, Mapping[str, list[floa
         axis.yaxis.set_major_formatter("{x:g}")
         axis.yaxis.set_minor_locator(NullLocator())
     longest = max((len(logs.get(name, ())) for logs in runs.values()), default=1)
-    axis.set_xticks(np.unique(np.linspace(1, max(1, longest), min(6, max(1, longest))).round().astype(int)))
+    axis.set_xticks(range(1, max(1, longest) + 1, max(1, math.ceil((longest - 1) / 5))))
     axis.grid(color="0.9")
     _legend(axis)
 

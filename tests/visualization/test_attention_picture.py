@@ -94,6 +94,15 @@ def test_where_pieces_cannot_be_read_the_picture_says_how_many_there_are(attenti
     assert figure.get_supxlabel().startswith("40 pieces look at 40: too small to be named here")
 
 
+def test_both_sides_say_what_they_are_once_each(attention):
+    """A row asks and a column answers; names stand where the pieces do."""
+    names = {"encoder": ("query: source", "key: source"), "decoder": ("query: target", "key: decoder input")}
+    for kind, (row, column) in {**names, "cross": ("query: target", "key: source")}.items():
+        axes = panels(kt.plot_attention(attention, kind, layer=None))
+        assert [axis.get_ylabel() for axis in axes] == [row, "", ""] * 2
+        assert [axis.get_xlabel() for axis in axes] == [""] * 3 + [column] * 3
+
+
 def test_the_rows_are_named_once(attention):
     shown = [axis.yaxis.get_tick_params()["labelleft"] for axis in panels(kt.plot_attention(attention))]
     assert shown == [True, False, False]

@@ -99,8 +99,8 @@ def test_names_are_shown_as_they_are(tmp_path):
     kt.plot_mask(np.eye(3), title="costs $5_{ to $6^").savefig(tmp_path / "mask.png")
 
 
-@pytest.mark.parametrize(("epochs", "ticks"), [(1, [1]), (3, [1, 2, 3]), (11, [1, 3, 5, 7, 9, 11])])
-def test_epochs_are_whole(epochs, ticks):
+@pytest.mark.parametrize(("epochs", "ticks"), [(1, [1]), (3, [1, 2, 3]), (8, [1, 3, 5, 7]), (11, [1, 3, 5, 7, 9, 11])])
+def test_epochs_are_whole_and_evenly_marked(epochs, ticks):
     axis = kt.plot_history({"loss": [1.0] * epochs}).axes[0]
     assert axis.get_xticks().tolist() == ticks
 
