@@ -1,9 +1,12 @@
 """A strategy for several machines whose workers meet first, or say who is missing."""
 
+import contextlib
 import json
 import os
+import re
 import selectors
 import socket
+import threading
 import time
 from typing import Any
 
@@ -24,7 +27,7 @@ def multi_worker_strategy(timeout_seconds: float = 300.0, **options: Any) -> Any
     Raises:
         TimeoutError: If a worker does not come in time.
         OSError: If this worker's port is taken.
-        ValueError: If `TF_CONFIG` cannot be read.
+        ValueError: If `TF_CONFIG`, or an address in it, cannot be read.
     """
     import tensorflow as tf
 
@@ -54,71 +57,93 @@ def _cluster(config: str) -> tuple[list[str], int]:
 def meet(addresses: list[str], own: int, timeout_seconds: float) -> None:
     """Returns when each process has reached all others.
 
-    Each listens on its own address, calls the others and says its number; it leaves when all have answered its call
-    and all have called it, so that none waits for one that has left.
+    Each listens on its own address and calls the others. A call is answered, and the caller says its number to the one
+    that answered: now both know of it. A process leaves when it has called all and all have called it, so that none
+    waits for one that has left.
 
     Args:
         addresses: "host:port" of every process.
         own: The place of this one.
         timeout_seconds: How long to wait.
+
+    Raises:
+        TimeoutError: If a process does not come in time.
+        OSError: If this one's port is taken.
+        ValueError: If an address cannot be read.
     """
     deadline = time.monotonic() + timeout_seconds
+    places = [_place(address) for address in addresses]
     others = set(range(len(addresses))) - {own}
     called: set[int] = set()
     callers: set[int] = set()
-    with _listen(addresses[own]) as listener, selectors.DefaultSelector() as selector:
+    over = threading.Event()
+
+    def call(index: int) -> None:
+        while index not in called and not over.wait(0.05):
+            left = max(0.02, deadline - time.monotonic())
+            if _call(places[index], own, min(5.0, left / 2)):  # half to connect, half for the answer
+                called.add(index)
+
+    with contextlib.ExitStack() as stack:
+        listener = stack.enter_context(_listen(addresses[own]))
+        selector = stack.enter_context(selectors.DefaultSelector())
         selector.register(listener, selectors.EVENT_READ)
-        while called != others or callers != others:
-            called |= {index for index in others - called if _call(addresses[index], own)}
-            if selector.select(timeout=0.1):
-                connection, _ = listener.accept()
-                with connection:
-                    connection.settimeout(5)
-                    callers.add(_number(connection))
-                callers &= others  # whatever else knocked
+        stack.callback(over.set)
+        for index in others:
+            threading.Thread(target=call, args=(index,), daemon=True).start()
+        while missing := others - (called & callers):
             if time.monotonic() > deadline:
-                missing = sorted(others - (called & callers))
+                names = ", ".join(f"worker {index} ({addresses[index]})" for index in sorted(missing))
                 raise TimeoutError(
-                    f"worker {own} waited {timeout_seconds:g} s for "
-                    f"{', '.join(f'worker {index} ({addresses[index]})' for index in missing)}: start all workers with "
-                    "the same cluster in TF_CONFIG, and let them reach each other."
+                    f"worker {own} waited {timeout_seconds:g} s for {names}: start all workers with the same cluster "
+                    "in TF_CONFIG, and let them reach each other."
                 )
+            for key, _ in selector.select(timeout=0.05):
+                if key.fileobj is listener:
+                    connection = stack.enter_context(listener.accept()[0])
+                    connection.setblocking(False)
+                    selector.register(connection, selectors.EVENT_READ, data=connection)
+                elif not _answer(key.data, callers):
+                    selector.unregister(key.data)
+                    key.data.close()
+
+
+def _place(address: str) -> tuple[str, int]:
+    match = re.fullmatch(r"(?:\[([0-9A-Fa-f:.]+)]|([^\s:/\[\]]+)):([0-9]{1,5})", str(address))
+    if not match or not 0 < int(match[3]) < 65536:
+        raise ValueError(f'An address in TF_CONFIG must be "host:port" or "[IPv6]:port". Received: {address}')
+    return match[1] or match[2], int(match[3])
 
 
 def _listen(address: str) -> socket.socket:
-    host, _, port = address.rpartition(":")
+    """Listens there; everywhere for a name, which may stand for another address outside than inside this machine."""
+    host, port = _place(address)
+    named = host != "localhost" and not re.fullmatch(r"[0-9.]+|.*:.*", host)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        return socket.create_server(("" if _is_name(host) else host, int(port)))
+        return socket.create_server(("" if named else host, port), family=family)
     except OSError as error:
         raise OSError(error.errno, f"{address}, this worker's address in TF_CONFIG: {error.strerror}") from error
 
 
-def _is_name(host: str) -> bool:
-    """Whether it is a name, which may stand for another address outside than inside this machine."""
-    try:
-        socket.inet_pton(socket.AF_INET, host)
-    except OSError:
-        return host != "localhost"
+def _call(place: tuple[str, int], own: int, seconds: float) -> bool:
+    """Calls another and, once it answers, says this process's number; whether it came to that."""
+    # UnicodeError: a name that cannot be one
+    with contextlib.suppress(OSError, UnicodeError), socket.create_connection(place, timeout=seconds) as connection:
+        connection.sendall(b"call\n")
+        if connection.recv(16) == b"here\n":
+            connection.sendall(b"met %d\n" % own)
+            return True
     return False
 
 
-def _call(address: str, own: int) -> bool:
-    """Says this process's number to another; whether that one took it."""
-    host, _, port = address.rpartition(":")
-    try:
-        with socket.create_connection((host, int(port)), timeout=5) as connection:
-            connection.sendall(b"%d\n" % own)
-            return connection.recv(16) == b"ok\n"
-    except OSError:
-        return False
-
-
-def _number(connection: socket.socket) -> int:
-    """Who calls; -1 if it is not one of ours."""
-    try:
-        line = connection.recv(16)
-        number = int(line)
-        connection.sendall(b"ok\n")
-    except (OSError, ValueError):
-        return -1
-    return number
+def _answer(connection: socket.socket, callers: set[int]) -> bool:
+    """Answers a call, or notes who says that it was answered; whether more is to come."""
+    with contextlib.suppress(OSError, ValueError):
+        match connection.recv(16).split():
+            case [b"call"]:
+                connection.sendall(b"here\n")
+                return True
+            case [b"met", number]:
+                callers.add(int(number))
+    return False

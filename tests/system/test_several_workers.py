@@ -11,20 +11,12 @@ import time
 
 import numpy as np
 import pytest
+from ports import free_ports
 
 import keras_transformer as kt
-from keras_transformer.training.rendezvous import meet
 
 WORKER = pathlib.Path(__file__).with_name("worker.py")
 pytestmark = pytest.mark.slow
-
-
-def free_ports(count=2):
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [str(taken.getsockname()[1]) for taken in sockets]
-    for taken in sockets:
-        taken.close()
-    return ports
 
 
 def start(ports, index, *arguments):
@@ -118,25 +110,3 @@ def test_a_taken_port_is_named_at_once():
         _, errors = (process := start(ports, 0)).communicate(timeout=60)
     assert process.returncode == 1
     assert f"127.0.0.1:{ports[0]}, this worker's address in TF_CONFIG: Address already in use" in errors
-
-
-def test_strangers_that_knock_are_no_workers():
-    """A port scanner, a health check: what is said is not a worker's number."""
-    ports = free_ports()
-    knock = f"""
-import socket, time
-time.sleep(0.5)
-with socket.create_connection(("127.0.0.1", {ports[0]})) as connection:
-    connection.sendall(b"GET / HTTP/1.1")
-"""
-    stranger = subprocess.Popen([sys.executable, "-c", knock])
-    with pytest.raises(TimeoutError, match="worker 0 waited 2 s for worker 1"):
-        meet([f"127.0.0.1:{port}" for port in ports], 0, 2.0)
-    stranger.wait(timeout=10)
-
-
-@pytest.mark.parametrize("config", ["{", "[]", '{"cluster": {"worker": ["a:1", "b:2"]}, "task": {"index": 5}}'])
-def test_what_tf_config_must_be(monkeypatch, config):
-    monkeypatch.setenv("TF_CONFIG", config)
-    with pytest.raises(ValueError, match="TF_CONFIG must be JSON like"):
-        kt.multi_worker_strategy()
