@@ -222,10 +222,10 @@ def show(translator: kt.Translator, test: kt.ParallelCorpus, sentences: list[str
 
 
 def translate_in_fresh_process(export: Path, sentences: list[str]) -> list[str]:
-    """What the SavedModel gives where there is no keras_transformer."""
+    """What the SavedModel gives where there is no keras_transformer, on the CPU: a GPU's memory is this process'."""
     command = [sys.executable, "-c", FRESH_PROCESS, str(export)]
-    asked = json.dumps(sentences)
-    output = subprocess.run(command, input=asked, stdout=subprocess.PIPE, text=True, check=True).stdout
+    asked, environment = json.dumps(sentences), {**os.environ, "CUDA_VISIBLE_DEVICES": "-1"}
+    output = subprocess.run(command, input=asked, env=environment, stdout=subprocess.PIPE, text=True, check=True).stdout
     translations: list[str] = json.loads(output.strip().splitlines()[-1])
     return translations
 

@@ -62,6 +62,8 @@ class RestClient:
         body = json.dumps({"signature_name": signature, "inputs": inputs}).encode()
         status, answer = self._send(body)
         if status == 200:
+            if not isinstance(answer, dict) or "outputs" not in answer:
+                raise ServingError(f"{self.address} does not answer as TensorFlow Serving: see --address")
             outputs: dict[str, Any] = answer["outputs"]
             return outputs
         said = one_line(answer)

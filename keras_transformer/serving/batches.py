@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,6 +17,7 @@ from keras_transformer.text.vocabulary import END_TOKEN_ID, PAD_TOKEN_ID
 
 PREFIX_STEP = 8  # lengths of prefixes are multiples of this: XLA compiles for each length
 TEXTS_AT_ONCE = 4096  # tokenized together; their sentences are sorted by length
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class SearchInBatches:
@@ -51,7 +53,8 @@ class SearchInBatches:
             prefixes: As many beginnings of translations, or `None`.
             seed: Of a draw.
         """
-        if prefixes is not None and len(check_texts("prefixes", prefixes)) != len(texts):
+        prefixes = None if prefixes is None else check_texts("prefixes", prefixes)
+        if prefixes is not None and len(prefixes) != len(texts):
             raise ValueError(
                 f"`prefixes` must be as many as `texts`. Received: {len(prefixes)} prefixes, {len(texts)} texts"
             )
@@ -61,7 +64,8 @@ class SearchInBatches:
         rows: list[tuple] = []
         for start in range(0, len(texts), TEXTS_AT_ONCE):
             some = slice(start, start + TEXTS_AT_ONCE)
-            rows += self._run_some(texts[some], function, batch_size, prefixes and prefixes[some], seed)
+            begun = None if prefixes is None else prefixes[some]
+            rows += self._run_some(texts[some], function, batch_size, begun, seed)
         return rows
 
     def _run_some(
@@ -113,11 +117,18 @@ class SearchInBatches:
 
 
 def check_texts(name: str, texts: Sequence[str]) -> list[str]:
-    """The texts as a list; raises `TypeError` where it is one string, or holds something else."""
+    """The texts as a list.
+
+    Raises:
+        TypeError: If it is one string, or holds something else than strings.
+        ValueError: If a string has half of a surrogate pair, which no UTF-8 can hold.
+    """
     if isinstance(texts, (str, bytes)):
         raise TypeError(f"`{name}` must be a list of strings, not one string: [{texts!r}].")
     texts = list(texts)
     for text in texts:
         if not isinstance(text, str):
             raise TypeError(f"`{name}` must hold strings. Received: {text!r}")
+        if _SURROGATE.search(text):
+            raise ValueError(f"`{name}` must hold Unicode without lone surrogates. Received: {text[:80]!r}")
     return texts

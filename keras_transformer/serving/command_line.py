@@ -58,7 +58,8 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _translate(args: argparse.Namespace) -> int:
-    from keras_transformer.serving.translate_file import check_target, translate_file
+    from keras_transformer.serving.partial_file import check_target
+    from keras_transformer.serving.translate_file import translate_file
 
     if args.file is not None and not args.file.is_file():
         what = "a directory" if args.file.is_dir() else "not a regular file" if args.file.exists() else "no such file"

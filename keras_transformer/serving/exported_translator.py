@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,13 +22,29 @@ class ExportedTranslator:
 
     Raises:
         FileNotFoundError: If there is no export.
+        ValueError: If it is damaged, or another SavedModel.
     """
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
         import tensorflow_text  # noqa: F401 (its operations are in the graph)
 
         self.directory = find_export(Path(directory))
-        self._signatures = tf.saved_model.load(str(self.directory)).signatures
+        try:
+            self._signatures = tf.saved_model.load(str(self.directory)).signatures
+        except (OSError, tf.errors.OpError) as error:
+            raise ValueError(
+                f"{self.directory} is damaged: export it again ({' '.join(str(error).split())})."
+            ) from error
+        if not {"serving_default", "nbest"} <= set(self._signatures):
+            raise ValueError(
+                f"{self.directory} is no export of a `Translator`. Received: signatures {sorted(self._signatures)}"
+            )
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of the graph and of the weights' checksums."""
+        files = ("saved_model.pb", "variables/variables.index")
+        return hashlib.sha256(b"".join((self.directory / name).read_bytes() for name in files)).hexdigest()
 
     @property
     def num_hypotheses(self) -> int:

@@ -28,6 +28,13 @@ def known_servers() -> list[str]:
     return sorted(versions, key=lambda version: [int(part) for part in version.split(".")])
 
 
+def check_target_server(target_server: str) -> str:
+    """Returns the version, or raises `ValueError` where its operations are not listed."""
+    if target_server not in known_servers():
+        raise ValueError(f"`target_server` must be one of {known_servers()}. Received: target_server={target_server!r}")
+    return target_server
+
+
 def operations(saved_model_directory: str | os.PathLike[str]) -> list[str]:
     """The names of all operations in a SavedModel's graphs and functions, in alphabetical order.
 
@@ -57,9 +64,7 @@ def unknown_operations(saved_model_directory: str | os.PathLike[str], target_ser
         ValueError: If the operations of `target_server` are not listed.
         FileNotFoundError: If there is no `saved_model.pb`.
     """
-    if target_server not in known_servers():
-        raise ValueError(f"`target_server` must be one of {known_servers()}. Received: target_server={target_server!r}")
-    server = _operations(target_server)
+    server = _operations(check_target_server(target_server))
     found: list[str] = []
     for meta_graph in _meta_graphs(saved_model_directory):
         functions = {function.signature.name for function in meta_graph.graph_def.library.function}

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from keras_transformer.serving.translator import Translator
 
 
-def save_translator(translator: Translator, directory: Path, settings: dict[str, Any]) -> None:
+def save_translator(translator: Translator, directory: Path) -> None:
     """See `Translator.save`."""
     if directory.exists() and not (directory / "translator.json").is_file():
         raise ValueError(f"{directory} exists and is no saved translator: give another directory.")
@@ -27,7 +27,7 @@ def save_translator(translator: Translator, directory: Path, settings: dict[str,
         if translator.target_tokenizer is not translator.source_tokenizer:
             translator.target_tokenizer.save(temporary / "target.spm")
         tokenizers = [translator.source_tokenizer.fingerprint, translator.target_tokenizer.fingerprint]
-        description = json.dumps({"settings": settings, "tokenizers": tokenizers}, indent=2)
+        description = json.dumps({"settings": translator.settings, "tokenizers": tokenizers}, indent=2)
         (temporary / "translator.json").write_text(description + "\n", encoding="utf-8")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -50,7 +51,13 @@ def check_export(translator: Translator, path: Path, sentences: Sequence[str]) -
     lengths = np.count_nonzero(translator.source_ids(tf.constant(texts))[0] != PAD_TOKEN_ID, axis=1)
     texts = [texts[index] for index in np.argsort(lengths, kind="stable")]
     batches = [texts[start : start + _AT_ONCE] for start in range(0, len(texts), _AT_ONCE)]
-    expected = [best for batch in batches for best, *_ in translator.translate(batch)]
+    # As a plain graph, whatever the given one compiles; and on the CPU, where the fresh process runs too, since a GPU's
+    # memory is this one's.
+    plain = type(translator)(
+        translator.model, translator.source_tokenizer, translator.target_tokenizer, **translator.settings
+    )
+    with tf.device("CPU"):
+        expected = [best for batch in batches for best, *_ in plain.translate(batch)]
     for text, hypothesis in zip(texts, expected, strict=True):
         if not hypothesis.score > IMPOSSIBLE / 2:
             raise RuntimeError(f"The model finds no sentence for {text[:80]!r}: are its weights numbers?")
@@ -58,6 +65,7 @@ def check_export(translator: Translator, path: Path, sentences: Sequence[str]) -
     process = subprocess.run(
         [sys.executable, "-c", _FRESH_PROCESS, str(path), str(answer)],
         input=json.dumps(batches),
+        env={**os.environ, "CUDA_VISIBLE_DEVICES": "-1"},
         capture_output=True,
         encoding="utf-8",
         check=False,

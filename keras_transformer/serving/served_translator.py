@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import tensorflow as tf
 
-from keras_transformer.text.vocabulary import PAD_TOKEN_ID, START_TOKEN_ID
+from keras_transformer.serving.text_to_text import decoder_input
+from keras_transformer.text.vocabulary import PAD_TOKEN_ID
 
 if TYPE_CHECKING:
     from keras_transformer.serving.translator import Translator
@@ -44,8 +45,11 @@ class ServedTranslator(tf.Module):
             return translator.translate_batch(text, num_hypotheses)
 
         def score(text: tf.Tensor, translation: tf.Tensor) -> dict[str, tf.Tensor]:
-            log_probability, num_tokens, truncated = translator.score_batch(text, translation)
-            return {"log_probability": log_probability, "num_tokens": num_tokens, "truncated": truncated}
+            tf.debugging.assert_equal(
+                tf.shape(text), tf.shape(translation), "`text` and `translation` must be as many."
+            )
+            log_probability, num_tokens, *cut = translator.score_batch(text, translation)
+            return {"log_probability": log_probability, "num_tokens": num_tokens, "truncated": cut[0] | cut[1]}
 
         def attention(text: tf.Tensor) -> dict[str, tf.Tensor]:
             return _attention(translator, text)
@@ -69,17 +73,22 @@ def _attention(translator: Translator, texts: tf.Tensor) -> dict[str, tf.Tensor]
     """The best translations, and where every head of every layer looked in the source; a long text is cut."""
     source_ids, truncated = translator.source_ids(texts)
     target_ids = translator.search(source_ids)[0][:, 0]  # (B, L)
-    starts = tf.fill([tf.shape(target_ids)[0], 1], START_TOKEN_ID)
-    decoder_ids = tf.concat([starts, target_ids[:, :-1]], axis=1)
-    # The end token's place predicts nothing and is read by no one before it.
-    inputs = {"encoder_token_ids": source_ids, "decoder_token_ids": decoder_ids}
-    _, scores = translator.model(inputs, training=False, return_attention_scores=True)
-    weights = tf.stack(scores["cross"], axis=1)  # (B, layers, N, T, S)
+
+    def of_one(ids: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
+        source, target = (tf.boolean_mask(each, each != PAD_TOKEN_ID)[None] for each in ids)
+        inputs = {"encoder_token_ids": source, "decoder_token_ids": decoder_input(target)}
+        _, scores = translator.model(inputs, training=False, return_attention_scores=True)
+        return _json(tf.concat(scores["cross"], axis=0))  # (layers, N, T, S)
+
+    # One after the other: of a batch of long sentences the weights as text would be gigabytes.
+    attention = tf.map_fn(
+        of_one, (source_ids, target_ids), fn_output_signature=tf.TensorSpec([], tf.string), parallel_iterations=1
+    )
     return {
         "translation": translator.target_tokenizer.detokenize(target_ids),
         "source_pieces": _pieces(translator.source_tokenizer.id_to_string(source_ids), source_ids),
         "target_pieces": _pieces(translator.target_tokenizer.id_to_string(target_ids), target_ids),
-        "attention": _json(weights, target_ids != PAD_TOKEN_ID, source_ids != PAD_TOKEN_ID),
+        "attention": attention,
         "truncated": truncated,
     }
 
@@ -91,18 +100,9 @@ def _pieces(pieces: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
     )
 
 
-def _json(weights: tf.Tensor, target: tf.Tensor, source: tf.Tensor) -> tf.Tensor:
-    """`(B, layers, N, T, S)` -> `(B,)`: each sentence's own lists in lists, without padding."""
-    numbers = tf.strings.as_string(weights, precision=4)
-    rows = _bracketed(numbers, source[:, None, None, None, :])  # (B, layers, N, T)
-    heads = _bracketed(rows, target[:, None, None, :])
-    layers = _bracketed(heads, tf.constant(True))
-    return _bracketed(layers, tf.constant(True))
-
-
-def _bracketed(items: tf.Tensor, real: tf.Tensor) -> tf.Tensor:
-    """Joins the last axis to "[a,b,c]", without what is not real."""
-    first = tf.range(tf.shape(items)[-1]) == 0
-    with_commas = tf.where(first, items, tf.strings.join([",", items]))
-    inside = tf.strings.reduce_join(tf.where(real, with_commas, ""), axis=-1)
-    return tf.strings.join(["[", inside, "]"])
+def _json(numbers: tf.Tensor) -> tf.Tensor:
+    """Numbers of any rank -> a string: lists in lists."""
+    items = tf.strings.as_string(numbers, precision=4)
+    for _ in numbers.shape:
+        items = tf.strings.join(["[", tf.strings.reduce_join(items, axis=-1, separator=","), "]"])
+    return items

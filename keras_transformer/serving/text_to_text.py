@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from typing import Any, NamedTuple
 
+import keras
 import tensorflow as tf
 
 from keras_transformer.decoding.coverage_penalty import check_coverage_penalty
@@ -15,11 +18,15 @@ from keras_transformer.models.transformer import Transformer
 from keras_transformer.serving.in_place import InPlaceCache
 from keras_transformer.serving.long_text import Sentences, join_sentences, split_sentences
 from keras_transformer.text.tokenizer import Tokenizer
-from keras_transformer.text.vocabulary import END_TOKEN_ID, PAD_TOKEN_ID
+from keras_transformer.text.vocabulary import END_TOKEN_ID, PAD_TOKEN_ID, START_TOKEN_ID
 from keras_transformer.training.losses import label_log_likelihood
 
 LONGER_THAN_SOURCE = 50  # tokens that a translation may have more than its source (section 6.1 of the paper)
 SENTENCES_AT_ONCE = 64  # in the graph, whatever the number and length of the texts: bounds the memory
+SETTINGS = (
+    *("num_beams", "length_penalty", "max_length", "min_target_length", "max_target_length"),
+    *("coverage_penalty", "no_repeat_ngram_size"),
+)
 
 
 class Sources(NamedTuple):
@@ -78,6 +85,21 @@ class TextToText:
         if not model.built:
             model.build()
 
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What is set of the search, by the names of the arguments."""
+        return {name: getattr(self, name) for name in SETTINGS}
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of all that a translation depends on: settings, tokenizers, the model and its weights."""
+        tokenizers = [self.source_tokenizer.fingerprint, self.target_tokenizer.fingerprint]
+        description = [self.settings, tokenizers, self.model.get_config()]
+        digest = hashlib.sha256(json.dumps(description, sort_keys=True, default=str).encode())
+        for weight in self.model.weights:
+            digest.update(keras.ops.convert_to_numpy(weight).tobytes())
+        return digest.hexdigest()
+
     def sources(self, texts: tf.Tensor) -> Sources:
         """`(B,)` strings to what is searched: a text that is too long by its sentences, another one as it is."""
         long = self.source_tokenizer.tokenize(texts).row_lengths() > self.max_length - 1
@@ -88,23 +110,28 @@ class TextToText:
 
     def source_ids(self, texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """`(B,)` strings to encoder input: ids `(B, S)`, int32, each row ended by the end token; and what was cut."""
-        ids = self.source_tokenizer.tokenize(texts)
-        cut = ids.row_lengths() > self.max_length - 1
-        ids = ids[:, : self.max_length - 1]
-        ends = tf.fill([ids.nrows(), 1], END_TOKEN_ID)
-        return tf.concat([ids, ends], axis=1).to_tensor(), cut
+        return _ended(self.source_tokenizer.tokenize(texts), self.max_length)
 
-    def target_limits(self, encoder_token_ids: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    def target_ids(self, texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """`(B,)` strings to labels, `(B, T)`, as `source_ids`; cut where no translation can be as long."""
+        most = max(self._longest(self.max_length), self.max_length + LONGER_THAN_SOURCE)
+        return _ended(self.target_tokenizer.tokenize(texts), most)
+
+    def target_limits(self, encoder_token_ids: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, int | tf.Tensor]:
         """The longest and the shortest translation of every row, `(P,)`, int32, and the longest of all."""
         lengths = tf.reduce_sum(tf.cast(encoder_token_ids != PAD_TOKEN_ID, tf.int32), axis=1)
-        limit = self.max_target_length or self.max_length + LONGER_THAN_SOURCE
         # An empty sentence, its end token alone, is ended at once.
-        longest = tf.where(lengths <= 1, 1, tf.minimum(lengths + LONGER_THAN_SOURCE, limit))
-        shortest = tf.minimum(self.min_target_length, longest)
+        longest = tf.where(lengths <= 1, 1, self._longest(lengths))
         length = encoder_token_ids.shape[1]  # known where XLA compiles, which wants the loop's shapes known too
-        if length is not None:
-            return longest, shortest, min(length + LONGER_THAN_SOURCE, limit)
-        return longest, shortest, tf.minimum(tf.shape(encoder_token_ids)[1] + LONGER_THAN_SOURCE, limit)
+        of_all = self._longest(tf.shape(encoder_token_ids)[1] if length is None else min(length, self.max_length))
+        return longest, tf.minimum(self.min_target_length, longest), of_all
+
+    def _longest(self, source_length: int | tf.Tensor) -> int | tf.Tensor:
+        """The longest translation of a source of so many tokens."""
+        if self.max_target_length is not None:
+            return self.max_target_length
+        maximum = max if isinstance(source_length, int) else tf.maximum
+        return maximum(source_length + LONGER_THAN_SOURCE, self.min_target_length)
 
     def search(self, encoder_token_ids: tf.Tensor, num_hypotheses: int = 1, **options: Any) -> tuple[tf.Tensor, ...]:
         """`(P, S)` source ids -> target ids `(P, n, L)` and scores `(P, n)`."""
@@ -174,15 +201,29 @@ class TextToText:
         )
         return self.join(translations, scores, sources)
 
-    def score_batch(self, sources: tf.Tensor, targets: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """`(B,)` strings twice -> log-probabilities, numbers of target tokens, and truncated, each `(B,)`."""
-        encoder_token_ids, truncated = self.source_ids(sources)
-        ids = self.target_tokenizer.tokenize(targets, add_start=True, add_end=True).to_tensor()
-        inputs = {"encoder_token_ids": encoder_token_ids, "decoder_token_ids": ids[:, :-1]}
-        log_likelihood, _, _ = label_log_likelihood(ids[:, 1:], self.model(inputs, training=False))
-        real = ids[:, 1:] != PAD_TOKEN_ID
+    def score_batch(self, sources: tf.Tensor, targets: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        """`(B,)` strings twice -> each `(B,)`: log-probabilities, numbers of target tokens, which side was cut."""
+        encoder_token_ids, source_cut = self.source_ids(sources)
+        labels, target_cut = self.target_ids(targets)
+        inputs = {"encoder_token_ids": encoder_token_ids, "decoder_token_ids": decoder_input(labels)}
+        log_likelihood, _, _ = label_log_likelihood(labels, self.model(inputs, training=False))
+        real = labels != PAD_TOKEN_ID
         return (
             tf.reduce_sum(tf.where(real, log_likelihood, 0.0), axis=1),
             tf.reduce_sum(tf.cast(real, tf.int32), axis=1),
-            truncated,
+            source_cut,
+            target_cut,
         )
+
+
+def decoder_input(labels: tf.Tensor) -> tf.Tensor:
+    """`(B, T)` labels -> what the decoder reads to predict them: the start token, and all but the last."""
+    starts = tf.fill([tf.shape(labels)[0], 1], START_TOKEN_ID)
+    return tf.concat([starts, labels[:, :-1]], axis=1)
+
+
+def _ended(ids: tf.RaggedTensor, most: int) -> tuple[tf.Tensor, tf.Tensor]:
+    """Rows of any length -> `(B, L)`, each ended by the end token, of `most` with it; and which were cut."""
+    cut = ids.row_lengths() > most - 1
+    ends = tf.fill([ids.nrows(), 1], END_TOKEN_ID)
+    return tf.concat([ids[:, : most - 1], ends], axis=1).to_tensor(), cut

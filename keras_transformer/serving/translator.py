@@ -17,15 +17,10 @@ from keras_transformer.serving.batches import SearchInBatches, check_texts
 from keras_transformer.serving.export import export_translator
 from keras_transformer.serving.hypothesis import Hypothesis
 from keras_transformer.serving.saving import load_translator, save_translator
-from keras_transformer.serving.text_to_text import TextToText
+from keras_transformer.serving.text_to_text import TextToText, decoder_input
 from keras_transformer.serving.translate_file import translate_file
 from keras_transformer.text.tokenizer import Tokenizer
 from keras_transformer.visualization.attention_maps import AttentionMaps
-
-_SETTINGS = (
-    *("num_beams", "length_penalty", "max_length", "min_target_length", "max_target_length"),
-    *("coverage_penalty", "no_repeat_ngram_size"),
-)
 
 
 class Translator(TextToText):
@@ -169,8 +164,8 @@ class Translator(TextToText):
         **others: Any,
     ) -> list[list[Hypothesis]]:
         check_positive("batch_size", batch_size)
-        settings = tuple(getattr(self, name) for name in (*_SETTINGS, "jit_compile"))
-        rows = self._in_batches.run(texts, (*key, *settings), search, self.jit_compile, batch_size, **others)
+        key = (*key, *self.settings.values(), self.jit_compile)
+        rows = self._in_batches.run(texts, key, search, self.jit_compile, batch_size, **others)
         return [
             [Hypothesis(text.decode(), float(score), bool(truncated)) for text, score in zip(*row, strict=True)]
             for *row, truncated in rows
@@ -190,7 +185,8 @@ class Translator(TextToText):
 
         Raises:
             TypeError: If a side is a single string.
-            ValueError: If the sides differ in number, or a source is longer than `max_length`.
+            ValueError: If the sides differ in number, a source is longer than `max_length`, or a target longer than any
+                translation can be.
         """
         sources, targets = check_texts("sources", sources), check_texts("targets", targets)
         check_positive("batch_size", batch_size)
@@ -206,38 +202,41 @@ class Translator(TextToText):
         ]
         if not batches:
             return np.zeros((0,), "float32"), np.zeros((0,), "int32")
-        scores, lengths, truncated = zip(*batches, strict=True)
-        for index in np.flatnonzero(np.concatenate(truncated)):
-            raise ValueError(
-                f"`sources[{index}]` is longer than max_length={self.max_length} tokens and would be scored as another "
-                f"sentence: make a translator with a larger `max_length`. Received: {sources[index][:80]!r}"
-            )
-        return np.concatenate(scores), np.concatenate(lengths)
+        scores, lengths, *cut = (np.concatenate(each) for each in zip(*batches, strict=True))
+        for name, texts, was_cut in zip(("sources", "targets"), (sources, targets), cut, strict=True):
+            for index in np.flatnonzero(was_cut):
+                raise ValueError(
+                    f"`{name}[{index}]` is too long for max_length={self.max_length} and would be scored as another "
+                    f"sentence: make a translator with a larger `max_length`. Received: {texts[index][:80]!r}"
+                )
+        return scores, lengths
 
     def attention(self, source: str, target: str | None = None) -> AttentionMaps:
         """Where every head of every layer looked while it read `source` and wrote `target`.
 
         Args:
             source: A sentence. What is longer than `max_length` is cut.
-            target: Its translation; the translator's own, tokenized anew, if not given.
+            target: Its translation, cut where no translation can be as long; the translator's own, tokenized anew, if
+                not given.
 
         Returns:
             The pieces of both sides and the weights, as NumPy arrays.
         """
         encoder_token_ids, cut = self.source_ids(tf.constant([source]))
         if target is None:
-            read = self.source_tokenizer.detokenize(encoder_token_ids)[0].numpy().decode() if cut[0] else source
-            target = self([read])[0]
-        target_ids = self.target_tokenizer.tokenize([target], add_start=True, add_end=True).to_tensor()
+            kept = self.source_tokenizer.detokenize(encoder_token_ids)[0].numpy().decode() if cut[0] else source
+            target = self([kept])[0]
+        labels, _ = self.target_ids(tf.constant([target]))
+        read = decoder_input(labels)
         _, scores = self.model(
-            {"encoder_token_ids": encoder_token_ids, "decoder_token_ids": target_ids[:, :-1]},
+            {"encoder_token_ids": encoder_token_ids, "decoder_token_ids": read},
             training=False,
             return_attention_scores=True,
         )
         return AttentionMaps(
             source_pieces=self.source_tokenizer.pieces(encoder_token_ids[0].numpy()),
-            decoder_input_pieces=self.target_tokenizer.pieces(target_ids[0, :-1].numpy()),
-            target_pieces=self.target_tokenizer.pieces(target_ids[0, 1:].numpy()),
+            decoder_input_pieces=self.target_tokenizer.pieces(read[0].numpy()),
+            target_pieces=self.target_tokenizer.pieces(labels[0].numpy()),
             # One (1, N, T, S) a layer -> (layers, N, T, S)
             **{kind: np.concatenate([np.asarray(layer) for layer in layers]) for kind, layers in scores.items()},
         )
@@ -260,7 +259,7 @@ class Translator(TextToText):
         Args:
             directory: Where to; a translator that is there already is replaced.
         """
-        save_translator(self, Path(directory).resolve(), {name: getattr(self, name) for name in _SETTINGS})
+        save_translator(self, Path(directory).resolve())
 
     @classmethod
     def load(cls, directory: str | os.PathLike[str]) -> Translator:
@@ -292,5 +291,5 @@ class Translator(TextToText):
         model = Transformer.from_config({**self.model.get_config(), "dtype": dtype})
         model.build()
         model.set_weights([keras.ops.convert_to_numpy(keras.ops.cast(x, "float32")) for x in self.model.weights])
-        settings = {name: getattr(self, name) for name in (*_SETTINGS, "jit_compile")}
+        settings = {**self.settings, "jit_compile": self.jit_compile}
         return Translator(model, self.source_tokenizer, self.target_tokenizer, **settings)

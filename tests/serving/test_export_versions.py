@@ -1,5 +1,6 @@
 """Which directory an export goes to, what it must not demand, and what an interruption leaves."""
 
+import json
 import signal
 import subprocess
 import sys
@@ -34,15 +35,22 @@ def names(directory):
 
 
 @pytest.mark.slow
-def test_versions_count_up_and_are_never_overwritten(small, tmp_path):
+def test_versions_count_up_and_nothing_is_overwritten(small, tmp_path, caplog):
     (tmp_path / "notes").mkdir()
     assert small.export(str(tmp_path), version=9) == tmp_path / "9"
-    assert small.export(tmp_path) == tmp_path / "10"  # after 9, as numbers
+    assert small.export(tmp_path, max_batch_size=4) == tmp_path / "10"  # after 9, as numbers
     before = (tmp_path / "9" / "saved_model.pb").stat()
     with pytest.raises(FileExistsError, match="9 exists already"):
         small.export(tmp_path, version=9)
     assert (tmp_path / "9" / "saved_model.pb").stat() == before
     assert names(tmp_path) == ["10", "9", "batching_params.pbtxt", "notes"]
+    batching = tmp_path / "batching_params.pbtxt"
+    assert "max_batch_size { value: 4 }" in batching.read_text(encoding="utf-8")
+    tuned = batching.read_text(encoding="utf-8").replace("value: 5000", "value: 900")
+    batching.write_text(tuned, encoding="utf-8")
+    small.export(tmp_path)
+    assert batching.read_text(encoding="utf-8") == tuned
+    assert "batching_params.pbtxt was changed by hand and stays as it is" in caplog.text
 
 
 @pytest.mark.parametrize("version", [0, -1, True, 1.0, "1"])
@@ -79,6 +87,50 @@ def test_the_search_for_xla_finds_it(tmp_path):
     module.f = tf.function(lambda *xs: [inner(x) for x in xs], input_signature=specs)
     tf.saved_model.save(module, str(tmp_path))
     assert must_compile(tmp_path)
+
+
+class Modern(kt.Translator):
+    """Its graph has an operation that TensorFlow 2.20 brought."""
+
+    def translate_batch(self, texts, num_hypotheses=1):
+        tf.raw_ops.DecodeWebP(contents=tf.constant(""))
+        return super().translate_batch(texts, num_hypotheses)
+
+
+class Compiling(kt.Translator):
+    def join(self, translations, scores, sources):
+        scores = tf.function(lambda x: x + 0.0, jit_compile=True)(scores)
+        return super().join(translations, scores, sources)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        (
+            Modern,
+            r"TensorFlow Serving 2\.19 cannot run this export: DecodeWebP: an operation that server 2\.19 does not",
+        ),
+        (Compiling, r"The graph demands XLA, which TensorFlow Serving has not: _XlaMustCompile"),
+    ],
+)
+def test_what_the_server_cannot_run_is_named_and_nothing_is_left(small, tmp_path, kind, message):
+    wanting = kind(small.model, small.source_tokenizer, small.target_tokenizer, num_beams=1)
+    with pytest.raises(RuntimeError, match=message):
+        wanting.export(tmp_path, target_server="2.19")
+    assert names(tmp_path) == []
+
+
+@pytest.mark.slow
+def test_half_precision_and_xla_do_not_stand_in_the_way(translator, tmp_path):
+    """The server runs the plain graph, so that is what the export is compared with; and all settings go along."""
+    settings = {"num_beams": 2, "no_repeat_ngram_size": 2, "coverage_penalty": 0.2, "min_target_length": 3}
+    tokenizers = translator.source_tokenizer, translator.target_tokenizer
+    half = kt.Translator(translator.model, *tokenizers, **settings, jit_compile=True).astype("bfloat16")
+    assert half.jit_compile
+    export = half.export(tmp_path)
+    information = json.loads((export / "assets.extra" / "model_info.json").read_text(encoding="utf-8"))
+    assert {**half.settings, **settings} == half.settings == information["search"]
 
 
 class Forgetful(kt.Translator):

@@ -29,9 +29,18 @@ def test_a_fresh_process_translates_alike(translator, texts, tmp_path, run_pytho
 
 
 def test_settings_and_tokenizers_come_back(model, tokenizers, tmp_path):
-    kt.Translator(model, *tokenizers, num_beams=2, length_penalty=0.9, max_length=40).save(tmp_path / "translator")
+    settings = {
+        "num_beams": 2,
+        "length_penalty": 0.9,
+        "max_length": 40,
+        "min_target_length": 3,
+        "max_target_length": 30,
+        "coverage_penalty": 0.1,
+        "no_repeat_ngram_size": 3,
+    }
+    kt.Translator(model, *tokenizers, **settings).save(tmp_path / "translator")
     loaded = kt.Translator.load(tmp_path / "translator")
-    assert (loaded.num_beams, loaded.length_penalty, loaded.max_length) == (2, 0.9, 40)
+    assert loaded.settings == settings
     assert loaded.source_tokenizer.model_bytes == tokenizers[0].model_bytes
     assert loaded.target_tokenizer.model_bytes == tokenizers[1].model_bytes
 

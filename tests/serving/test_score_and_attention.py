@@ -95,7 +95,11 @@ def test_there_are_three_kinds_of_attention(translator):
         translator.attention("o gato").labels("self")
 
 
-def test_a_source_beyond_the_longest_is_not_scored_as_another(model, tokenizers):
+def test_what_is_beyond_the_longest_is_not_scored_as_something_else(model, tokenizers):
     translator = kt.Translator(model, *tokenizers, max_length=8)
-    with pytest.raises(ValueError, match=r"`sources\[1\]` is longer than max_length=8 tokens"):
-        translator.score(["o gato", "o gato dorme na rua e o menino corre " * 3], ["the cat", "the cat"])
+    long = "o gato dorme na rua e o menino corre " * 9
+    with pytest.raises(ValueError, match=r"`sources\[1\]` is too long for max_length=8"):
+        translator.score(["o gato", long], ["the cat", "the cat"])
+    with pytest.raises(ValueError, match=r"`targets\[0\]` is too long for max_length=8"):
+        translator.score(["o gato", "o gato"], [long, "the cat"])
+    assert len(translator.attention("o gato", long).target_pieces) == 8 + 50

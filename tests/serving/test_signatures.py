@@ -150,6 +150,41 @@ def test_impossible_arguments_leave_nothing(translator, tmp_path, options, messa
     assert list(tmp_path.iterdir()) == []
 
 
+def test_more_warm_up_requests_than_a_server_takes_are_refused(translator, tmp_path):
+    """TensorFlow Serving loads no version that has more than a thousand: 165 texts and our own two, six times."""
+    with pytest.raises(ValueError, match=r"`warmup` must hold at most 164 texts, at 6 batch sizes each.*165 texts"):
+        export_translator(translator, tmp_path, warmup=["o gato"] * 165)
+    with pytest.raises(TypeError, match=r"`warmup` must be a list of strings, not one string"):
+        export_translator(translator, tmp_path, warmup="o gato")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_as_many_translations_as_texts_are_scored(signatures):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="`text` and `translation` must be as many"):
+        call(signatures["score"], text=["o gato", "um livro"], translation=["the cat"])
+
+
+def test_what_is_too_long_to_be_scored_is_cut_on_both_sides_and_said_to_be(signatures):
+    """A translation of 100,000 characters would take more memory than any machine has."""
+    long = "x" * 100_000
+    outputs = call(signatures["score"], text=["o gato", long, "o gato"], translation=[long, "the cat", "the cat"])
+    assert outputs["truncated"].tolist() == [True, True, False]
+    assert outputs["num_tokens"][0] == 256 + 50
+    assert np.all(np.isfinite(outputs["log_probability"]))
+
+
+def test_another_saved_model_is_no_export(tmp_path):
+    module = tf.Module()
+    module.f = tf.function(lambda x: {"y": x}, input_signature=[tf.TensorSpec([None])])
+    tf.saved_model.save(module, str(tmp_path / "other"), signatures={"f": module.f})
+    with pytest.raises(ValueError, match=r"other is no export of a `Translator`. Received: signatures \['f'\]"):
+        kt.ExportedTranslator(tmp_path / "other")
+    (tmp_path / "damaged").mkdir()
+    (tmp_path / "damaged" / "saved_model.pb").write_bytes(b"no graph")
+    with pytest.raises(ValueError, match="damaged is damaged: export it again"):
+        kt.ExportedTranslator(tmp_path / "damaged")
+
+
 def test_from_python_an_export_is_used_like_its_translator(export, translator, texts):
     for directory in (export, export.parent):
         exported = kt.ExportedTranslator(directory)

@@ -86,6 +86,7 @@ class Failing:
 
     def __init__(self, translator, calls):
         self.translator, self.calls, self.seen = translator, calls, []
+        self.fingerprint = translator.fingerprint
 
     def translate(self, texts, **options):
         if not self.calls:
@@ -95,28 +96,102 @@ class Failing:
         return self.translator.translate(texts, **options)
 
 
-@pytest.mark.parametrize("cut", [0, 5])
-def test_an_interrupted_file_goes_on(greedy_translator, source, expected, tmp_path, monkeypatch, cut):
+@pytest.mark.parametrize("beyond", [b"", b"a line and a half\nmade twi"])
+def test_an_interrupted_file_goes_on(greedy_translator, source, expected, tmp_path, monkeypatch, beyond):
+    """Also where the journal was not yet written for the last lines."""
     monkeypatch.setattr(module, "LINES_AT_ONCE", 10)
     target = tmp_path / "out.txt"
     with pytest.raises(KeyboardInterrupt):
         translate_file(Failing(greedy_translator, 3), source, target)
     assert not target.exists()
-    partial = tmp_path / "out.txt.partial"
-    os.truncate(partial, partial.stat().st_size - cut)  # the last line half written
+    with open(tmp_path / "out.txt.partial", "ab") as partial:
+        partial.write(beyond)
     again = Failing(greedy_translator, 99)
     assert translate_file(again, source, target) == 72
     assert lines(target) == expected
-    assert len(again.seen) == 72 - (30 if cut == 0 else 29)
+    assert len(again.seen) == 72 - 30
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out.txt", "source.txt"]
 
 
-def test_another_source_or_form_does_not_go_on(greedy_translator, source, tmp_path, monkeypatch):
+@pytest.fixture
+def begun(greedy_translator, source, tmp_path, monkeypatch):
+    """A target of which 20 lines are made."""
     monkeypatch.setattr(module, "LINES_AT_ONCE", 10)
-    target = tmp_path / "out.txt"
     with pytest.raises(KeyboardInterrupt):
-        translate_file(Failing(greedy_translator, 1), source, target)
-    with pytest.raises(ValueError, match=r"out.txt.partial was begun with scores=False, not scores=True: remove it"):
-        translate_file(greedy_translator, source, target, scores=True)
+        translate_file(Failing(greedy_translator, 2), source, tmp_path / "out.txt")
+    return tmp_path / "out.txt"
+
+
+def test_what_was_begun_otherwise_does_not_go_on(greedy_translator, translator, source, begun):
+    before = begun.with_name("out.txt.partial").read_bytes()
+    for other, options, what in (
+        (greedy_translator, {"scores": True}, r"scores=False, not True"),
+        (translator, {"num_hypotheses": 2}, r"num_hypotheses=1, not 2"),
+        (translator, {}, r"translator=\w{64}, not \w{64}"),
+    ):
+        with pytest.raises(
+            ValueError, match=rf"^{begun}.partial was begun with {what}: remove it and out.txt.partial.j"
+        ):
+            translate_file(other, source, begun, **options)
+    trained_on = kt.Translator(
+        kt.Transformer.from_config(greedy_translator.model.get_config()), *tokenizers_of(translator)
+    )
+    with pytest.raises(ValueError, match="was begun with translator="):
+        translate_file(trained_on, source, begun)  # the same model with other weights
+    assert begun.with_name("out.txt.partial").read_bytes() == before
+
+
+def tokenizers_of(translator):
+    return translator.source_tokenizer, translator.target_tokenizer
+
+
+@pytest.mark.parametrize("change", ["another line", "fewer lines", "no lines"])
+def test_another_source_does_not_go_on(greedy_translator, source, begun, change):
+    """Of the same size, and through a pipe too: the lines that are done are compared."""
+    text = source.read_bytes().split(b"\n")
+    other = {"another line": [text[1], text[0], *text[2:]], "fewer lines": text[:19], "no lines": []}[change]
+    with pytest.raises(
+        ValueError, match=rf"^{begun}.partial was begun with other lines than those of source: remove it"
+    ):
+        translate_file(greedy_translator, io.BytesIO(b"\n".join(other)), begun)
+
+
+def test_a_source_may_have_been_mended_or_grown_after_what_is_done(greedy_translator, source, begun):
+    text = [*source.read_text(encoding="utf-8").split("\n")[:20], "o livro dorme", "um gato"]
+    assert translate_file(greedy_translator, io.BytesIO("\n".join(text).encode()), begun) == 22
+    assert lines(begun) == greedy_translator(text)
+
+
+def test_files_that_are_not_ours_or_damaged_are_left_alone(greedy_translator, source, begun, tmp_path):
+    partial, journal = begun.with_name("out.txt.partial"), begun.with_name("out.txt.partial.json")
+    whole = partial.read_bytes()
+    os.truncate(partial, 3)
+    with pytest.raises(ValueError, match="is shorter than it was: remove it"):
+        translate_file(greedy_translator, source, begun)
+    partial.write_bytes(whole)
+    journal.write_text("{", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"has a damaged journal, out\.txt\.partial\.json: remove it"):
+        translate_file(greedy_translator, source, begun)
+    journal.unlink()
+    with pytest.raises(FileExistsError, match=r"out\.txt\.partial is in the way: remove it"):
+        translate_file(greedy_translator, source, begun)
+    assert partial.read_bytes() == whole
+
+
+def test_lines_that_were_cut_are_said(greedy_translator, caplog):
+    greedy = kt.Translator(greedy_translator.model, *tokenizers_of(greedy_translator), num_beams=1, max_length=8)
+    target = io.BytesIO()
+    text = ["o gato dorme", "palavra" * 9, "o gato", "x" * 40]
+    translate_file(greedy, io.BytesIO("\n".join(text).encode()), target)
+    assert target.getvalue().count(b"\n") == 4
+    assert [record.getMessage() for record in caplog.records] == [
+        "source: line 2 and 1 more longer than the translator reads: cut"
+    ]
+
+
+def test_a_stream_of_text_is_refused(greedy_translator):
+    with pytest.raises(TypeError, match=r"must be binary, such as `sys.stdin.buffer`"):
+        translate_file(greedy_translator, io.StringIO("o gato\n"), io.BytesIO())
 
 
 NOT_UTF8 = "Onde está o gato?".encode("latin1")
@@ -130,11 +205,11 @@ def test_a_line_not_utf8_stops_and_what_came_before_is_kept(greedy_translator, s
     with pytest.raises(ValueError, match=rf"^{source}, line 25: {MESSAGE}$"):
         greedy_translator.translate_file(source, target)
     assert not target.exists()
-    assert lines(tmp_path / "out.txt.partial") == expected[:20]
-    source.write_bytes(b"\n".join([*good[:24], b"x" * len(NOT_UTF8), *good[25:]]))  # mended, of the same size
+    assert lines(tmp_path / "out.txt.partial") == expected[:24]
+    source.write_bytes(b"\n".join([*good[:24], "Onde está o gato?".encode(), *good[25:]]))
     again = Failing(greedy_translator, 99)
     assert translate_file(again, source, target) == 72
-    assert len(again.seen) == 72 - 20
+    assert len(again.seen) == 72 - 24
     assert lines(target)[:24] + lines(target)[25:] == expected[:24] + expected[25:]
 
 

@@ -1,5 +1,8 @@
 """From text to text: a function of the sentence alone, whatever it comes with."""
 
+import itertools
+
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -97,6 +100,64 @@ def test_the_limit_counts_the_end_token(model, tokenizers):
     assert ids.shape == (4, 12)
     assert ids[:, 10:].numpy().tolist() == [[3, 0], [ids[1, 10], 3], [ids[1, 10], 3], [ids[1, 10], 3]]
     assert truncated.numpy().tolist() == [False, False, True, True]
+
+
+@pytest.fixture(scope="module")
+def endless(tokenizers):
+    """An untrained model, greedy: it never comes to an end by itself."""
+    keras.utils.set_random_seed(1)
+    sizes = {"num_encoder_layers": 1, "num_decoder_layers": 1, "d_model": 8, "num_heads": 2, "d_ff": 8}
+    model = kt.Transformer(380, 360, share_embeddings=False, **sizes)
+    return lambda **settings: kt.Translator(model, *tokenizers, num_beams=1, **settings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "longer", "length"),
+    [
+        ({}, 50, None),  # section 6.1 of the paper
+        ({"max_target_length": 9}, None, 9),
+        ({"max_target_length": 200}, None, 200),
+        ({"min_target_length": 120}, None, 120),
+        ({"min_target_length": 7, "max_target_length": 7}, None, 7),
+    ],
+)
+def test_how_long_a_translation_may_become(endless, sources, settings, longer, length):
+    translator = endless(**settings)
+    source_ids, _ = translator.source_ids(tf.constant(sources[:40:8]))
+    ids, _ = translator.search(source_ids)
+    lengths = np.count_nonzero(ids[:, 0], axis=1)
+    source_lengths = np.count_nonzero(source_ids, axis=1)
+    assert len(set(source_lengths)) > 1
+    assert lengths.tolist() == list(source_lengths + longer if length is None else [length] * 5)
+    assert np.all(np.take_along_axis(ids[:, 0].numpy(), lengths[:, None] - 1, axis=1) == 3)  # ended by the end token
+
+
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_settings_of_the_search_reach_it(endless, translator, sources, jit_compile):
+    def distinct_pairs(**settings):
+        translator = endless(max_target_length=12, jit_compile=jit_compile, **settings)
+        ids = translator.target_tokenizer.tokenize(translator(["o gato"])).to_list()[0]
+        return len(set(itertools.pairwise(ids)))
+
+    assert distinct_pairs() < 5
+    assert distinct_pairs(no_repeat_ngram_size=2) > 8  # of ten or so: the text is tokenized anew
+    tokenizers = translator.source_tokenizer, translator.target_tokenizer
+    covering = kt.Translator(translator.model, *tokenizers, coverage_penalty=5.0, jit_compile=jit_compile)
+    without, with_it = (each.translate(sources[:3])[0][0] for each in (translator, covering))
+    assert with_it.text == without.text
+    assert with_it.score < without.score - 0.1  # attention has not seen each source token whole
+
+
+def test_what_is_no_text_is_named(translator):
+    with pytest.raises(ValueError, match=r"`texts` must hold Unicode without lone surrogates. Received: '\\ud800'"):
+        translator(["o gato", "\ud800"])
+
+
+def test_beginnings_come_as_any_sequence(translator):
+    expected = translator.translate(["o gato dorme", "um livro"], prefixes=["a dog", ""])
+    assert expected[0][0].text.startswith("a dog")
+    for prefixes in (np.array(["a dog", ""]), (prefix for prefix in ["a dog", ""])):
+        assert translator.translate(["o gato dorme", "um livro"], prefixes=prefixes) == expected
 
 
 @pytest.mark.parametrize("method", ["__call__", "translate"])
