@@ -158,8 +158,13 @@ class TensorFlowTrainer:
         def train_or_skip(iterator: Iterator) -> Any:
             if not self._batches_to_skip:
                 return function(iterator)
-            for _ in range(min(self.steps_per_execution, self._batches_to_skip)):
-                next(iterator)
+            for step in range(min(self.steps_per_execution, self._batches_to_skip)):
+                try:
+                    next(iterator)
+                except (StopIteration, tf.errors.OutOfRangeError):
+                    if step == 0:
+                        raise
+                    break  # the data's last steps, as above
                 self._batches_to_skip -= 1
             return self.get_metrics_result()
 

@@ -59,11 +59,14 @@ def callbacks_state(
 
 
 def restore_callbacks(
-    callbacks: Sequence[keras.callbacks.Callback], states: dict[str, Any], arrays: dict[str, np.ndarray]
+    callbacks: Sequence[keras.callbacks.Callback],
+    states: dict[str, Any],
+    arrays: dict[str, np.ndarray],
+    chosen: Sequence[keras.callbacks.Callback] | None = None,
 ) -> None:
-    """Gives each callback the state of its namesake; one that is new keeps its own."""
+    """Gives each callback, or those `chosen` among them, the state of its namesake; one that is new keeps its own."""
     for key, callback in keyed(callbacks).items():
-        if key not in states:
+        if key not in states or (chosen is not None and callback not in chosen):
             continue
         if hasattr(callback, "set_state"):
             callback.set_state(_decode(states[key], arrays))
@@ -89,7 +92,8 @@ def _attributes(callback: keras.callbacks.Callback, ended: tuple[int, dict] | No
             epochs.append(ended[0])
             for name, value in ended[1].items():
                 history.setdefault(name, []).append(value)
-        return {"epoch": epochs, "history": history}
+        # Callbacks may put anything into the logs: what no checkpoint can hold is no reason to save none.
+        return {"epoch": epochs, "history": {name: values for name, values in history.items() if _is_plain(values)}}
     settings = set(_ALWAYS_NEW)
     for kind in type(callback).__mro__:
         if "__init__" in vars(kind):

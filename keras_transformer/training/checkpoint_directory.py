@@ -6,6 +6,8 @@ import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from keras_transformer.training.checkpoint_file import (
     Checkpoint,
     DamagedCheckpointError,
@@ -16,6 +18,7 @@ from keras_transformer.training.checkpoint_file import (
     read_checkpoint,
     read_logs,
     remove_temporaries,
+    write_checkpoint,
 )
 from keras_transformer.training.workers import Workers
 
@@ -80,7 +83,18 @@ class CheckpointDirectory:
                 logger.warning("passed over a damaged checkpoint: %s", error)
         return None
 
-    def after_saving(self, path: Path, logs: dict[str, float], model: Any) -> None:
+    def save(self, path: Path, facts: dict[str, Any], arrays: dict[str, np.ndarray], model: Any) -> bool:
+        """Writes a checkpoint, and removes those that are no longer to be kept. Whether it could be written."""
+        try:
+            write_checkpoint(path, facts, arrays)
+        except OSError as error:
+            logger.warning("%s: not saved, training goes on: %s", path, error)
+            return False
+        logger.info("saved %s: epoch %d, batch %d", path, facts["epoch"], facts["batch"])
+        self._remove_others(path, facts["logs"], model)
+        return True
+
+    def _remove_others(self, path: Path, logs: dict[str, float], model: Any) -> None:
         """Removes the checkpoints that are neither among the newest nor the best."""
         if self.monitor is not None and logs and self.monitor not in logs and not self._warned:
             self._warned = True

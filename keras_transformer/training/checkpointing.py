@@ -11,8 +11,9 @@ import keras
 import numpy as np
 
 from keras_transformer.training.checkpoint_directory import CheckpointDirectory
-from keras_transformer.training.checkpoint_file import Checkpoint, checkpoint_path, checkpoint_paths, write_checkpoint
+from keras_transformer.training.checkpoint_file import Checkpoint, checkpoint_path, checkpoint_paths
 from keras_transformer.training.termination import Termination
+from keras_transformer.training.trained_model import numbers_in
 from keras_transformer.training.training_state import TrainingState
 from keras_transformer.training.workers import Workers
 
@@ -22,7 +23,8 @@ logger = logging.getLogger("keras_transformer")
 class Checkpointing(keras.callbacks.Callback):
     """Saves the whole state of a training; a later `fit` goes on from it, in the middle of an epoch too.
 
-    A checkpoint is saved at each epoch's end, after validation, and as often between as asked for. It holds weights,
+    A checkpoint is saved at each epoch's end, after validation, as often between as asked for, and where
+    `model.stop_training` ends an epoch before its last batch: the rest of it is trained later. It holds weights,
     optimizer (moments, averages, accumulated gradients, loss scale, number of updates), metrics, the states of the
     dropouts' seeds, the other callbacks' state, the history, epoch, and position in the data. The resumed training
     equals the uninterrupted one bit for bit where that itself is the same twice: with data that come in one order, or
@@ -49,11 +51,11 @@ class Checkpointing(keras.callbacks.Callback):
         mode: `"min"` or `"max"`: which value of `monitor` is best; `"auto"` knows losses, perplexity, accuracies,
             BLEU, chrF, and Keras' metrics.
         restore: Go on from the newest checkpoint; `False` for a training that begins, in a directory without any.
-        handle_sigterm: At SIGTERM save at the next batch's end, also of validation, and leave the process with status
-            0 by `SystemExit`. A second SIGTERM ends it at once.
+        handle_sigterm: At SIGTERM save at the next batch's end, also of validation, and leave the process by
+            `SystemExit`: with status 0, or 1 if that could not be saved. A second SIGTERM ends it at once.
 
     Raises:
-        ValueError: In `fit`, if the checkpoint is of another model or optimizer.
+        ValueError: In `fit`, if the checkpoint is of another model or optimizer, or if `callbacks` holds two of these.
         FileExistsError: In `fit`, if `restore` is false and the directory holds checkpoints.
 
     Example:
@@ -94,14 +96,16 @@ class Checkpointing(keras.callbacks.Callback):
         self.monitor = monitor
         self.restore = restore
         self._files = CheckpointDirectory(self.directory, keep, monitor, mode)
-        self._termination = Termination() if handle_sigterm else None
+        self._termination = Termination(handle_sigterm)
         self._workers = Workers()
-        self._callbacks: list[keras.callbacks.Callback] = []
+        self._before: list[keras.callbacks.Callback] = []  # this one, in the list of callbacks
+        self._after: list[keras.callbacks.Callback] = []
         self._state: TrainingState | None = None  # while training
         self._resumed: Checkpoint | None = None  # until its epoch goes on
         self._last_good: Path | None = None
         self._epoch = 0
         self._batches = 0  # of this epoch, trained
+        self._cut_short = False  # this epoch, by `stop_training`
         self._loss = 0.0
         self._metrics: dict[str, np.ndarray] | None = None  # those of training, during validation
         self._saved_updates = self._seen_updates = -1
@@ -109,9 +113,12 @@ class Checkpointing(keras.callbacks.Callback):
 
     def set_callbacks(self, callbacks: Sequence[keras.callbacks.Callback]) -> None:
         """Takes the callbacks whose state is kept. `DistributedModel.fit` calls it."""
-        self._callbacks = [callback for callback in callbacks if callback is not self]
-        after = list(callbacks)[list(callbacks).index(self) + 1 :] if self in callbacks else []
-        if any(not isinstance(callback, Checkpointing) for callback in after):
+        directories = [str(callback.directory) for callback in callbacks if isinstance(callback, Checkpointing)]
+        if len(directories) > 1:  # each would restore the weights, and skip batches, on its own
+            raise ValueError(f"`callbacks` must hold one Checkpointing. Received: {len(directories)}, of {directories}")
+        place = list(callbacks).index(self)
+        self._before, self._after = list(callbacks[:place]), list(callbacks[place + 1 :])
+        if self._after:
             logger.warning("Checkpointing is not the last callback: it saves those after it one batch or epoch behind")
 
     def latest(self) -> Path | None:
@@ -132,15 +139,14 @@ class Checkpointing(keras.callbacks.Callback):
     def close(self) -> None:
         """Puts SIGTERM's former handler back, as the end of training does; for when an exception has ended it."""
         self._state = self._resumed = None
-        if self._termination:
-            self._termination.restore()
+        self._termination.restore()
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         if not hasattr(self.model, "skip_batches"):
             kind = type(self.model).__name__
             raise TypeError(f"Checkpointing needs a DistributedModel on TensorFlow. Received: {kind}")
         self._workers = Workers(self.model.distribute_strategy)
-        self._state = TrainingState(self.model, self._callbacks, self._workers)
+        self._state = TrainingState(self.model, self._before, self._after, self._workers)
         self._files.prepare(self.model, self._workers)
         self.model._initial_epoch = None
         self._epoch = self._batches = 0
@@ -151,11 +157,10 @@ class Checkpointing(keras.callbacks.Callback):
             self._resume(self._state, self._resumed)
         self._seen_updates = self._state.updates
         self._saved_at = time.monotonic()
-        if self._termination:
-            self._termination.install()
+        self._termination.install()
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        self._epoch, self._batches = epoch, 0
+        self._epoch, self._batches, self._cut_short = epoch, 0, False
         if self._resumed is None or self._state is None:
             return
         self.model._initial_epoch = None  # `fit` has read it
@@ -165,20 +170,22 @@ class Checkpointing(keras.callbacks.Callback):
                 f"{self._resumed.path} is of epoch {facts['epoch']}, and `fit` begins at {epoch}: leave out its "
                 "`initial_epoch`, or give another directory."
             )
-        self._state.restore_callbacks(self._resumed)
         if facts["batch"]:
-            self._state.restore_metrics(self._resumed)
+            self._state.restore(self._resumed)  # also the metrics, which `fit` has reset
             self.model.skip_batches(facts["batch"])
-        else:
+        else:  # the callbacks before this one have begun the epoch already, from what was restored
+            self._state.restore_later_callbacks(self._resumed)
             self._resumed = None
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         assert self._state is not None
         self._batches = batch + 1
         self._loss = (logs or {}).get("loss", 0.0)
+        steps = self.params.get("steps")
+        self._cut_short = self.model.stop_training and (steps is None or self._batches < steps)
         if self._resumed is not None:  # a batch that was trained before
             if self._batches >= self._resumed.facts["batch"]:
-                self._state.restore_callbacks(self._resumed)  # some have counted these batches again
+                self._state.restore(self._resumed)  # callbacks have seen the epoch begin and these batches again
                 self._resumed = None
             self._leave_if_asked()
             return
@@ -188,8 +195,8 @@ class Checkpointing(keras.callbacks.Callback):
             due = updates // self.every_steps > self._seen_updates // self.every_steps
             self._seen_updates = updates
         late = self.every_minutes is not None and time.monotonic() - self._saved_at >= 60 * self.every_minutes
-        late, stop = self._workers.any(late, self._termination is not None and self._termination.requested)
-        if due or late or stop:
+        late, stop, cut_short = self._workers.any(late, self._termination.requested, self._cut_short)
+        if due or late or stop or cut_short:  # here, before validation and the callbacks take the epoch for finished
             self._save_within_epoch()
         if stop:
             self._leave()
@@ -210,13 +217,17 @@ class Checkpointing(keras.callbacks.Callback):
         self._resumed = None
         logs = logs or {}
         self._loss = logs.get("loss", 0.0)
-        self._save(epoch + 1, 0, logs)
+        # A callback after this one may have stopped training once this one had seen the batch.
+        if self._cut_short or (self.model.stop_training and self._batches < (self.params.get("steps") or 0)):
+            logger.info("stopped after %d batches of epoch %d, which is not finished", self._batches, epoch)
+        else:
+            self._save(epoch + 1, 0, logs)
         self._batches = 0
         self._leave_if_asked()
 
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
         if self._resumed is not None and self._state is not None:  # there was no epoch left to train
-            self._state.restore_callbacks(self._resumed)
+            self._state.restore_later_callbacks(self._resumed)
         self.model._initial_epoch = None
         self._leave_if_asked()
         self.close()
@@ -230,8 +241,8 @@ class Checkpointing(keras.callbacks.Callback):
 
     def _resume(self, state: TrainingState, checkpoint: Checkpoint) -> None:
         facts, path = checkpoint.facts, checkpoint.path
-        state.restore(checkpoint, self.params.get("steps"))
-        state.restore_callbacks(checkpoint)  # also when the epoch begins, for those that begin training after this
+        state.check(checkpoint, self.params.get("steps"))
+        state.restore(checkpoint)
         self._last_good, self._saved_updates = path, facts["updates"]
         self.model._initial_epoch = facts["epoch"]
         if not facts["batch"] and state.had_ended(checkpoint):
@@ -258,36 +269,31 @@ class Checkpointing(keras.callbacks.Callback):
         if not_finite:
             logger.warning("%s: not saved, not finite: %s", path, not_finite)
             return
-        self._saved_updates = updates
-        if not self._workers.is_chief:
-            self._last_good = path
-            return
-        facts = {
-            "epoch": epoch,
-            "batch": min(batch, self.params.get("steps") or batch),
-            "updates": updates,
-            "steps_per_execution": self.model.steps_per_execution,
-            "logs": {name: float(value) for name, value in (logs or {}).items() if np.ndim(value) == 0},
-            "callbacks": self._state.callbacks(arrays, None if logs is None else (epoch - 1, logs)),
-        }
-        try:
-            write_checkpoint(path, facts, arrays)
-        except OSError as error:
-            logger.warning("%s: not saved, training goes on: %s", path, error)
-            return
-        logger.info("saved %s: epoch %d, batch %d", path, facts["epoch"], facts["batch"])
-        self._last_good = path
-        self._files.after_saving(path, facts["logs"], self.model)
+        failed = False
+        if self._workers.is_chief:
+            facts = {
+                "epoch": epoch,
+                "batch": min(batch, self.params.get("steps") or batch),
+                "updates": updates,
+                "steps_per_execution": self.model.steps_per_execution,
+                "logs": numbers_in(logs),
+                "callbacks": self._state.callbacks(arrays, None if logs is None else (epoch - 1, logs)),
+            }
+            failed = not self._files.save(path, facts, arrays, self.model)
+        if not self._workers.any(failed)[0]:  # all have to agree on what is saved: each save takes all of them
+            self._saved_updates, self._last_good = updates, path
 
     def _leave_if_asked(self) -> None:
-        if self._workers.any(self._termination is not None and self._termination.requested)[0]:
+        if self._workers.any(self._termination.requested)[0]:
             if self._batches and self._resumed is None:
                 self._save_within_epoch()
             self._leave()
 
     def _leave(self) -> None:
-        """Ends the process as SIGTERM asks, what is to be saved being saved."""
-        logger.warning("ended by SIGTERM: the same call goes on from %s", self._last_good)
+        """Ends the process as SIGTERM asks. It is saved, or was tried to."""
+        saved = self._state is not None and self._state.updates == self._saved_updates
+        what, goes_on = "" if saved else " and not saved", self._last_good or "the beginning"
+        logger.warning("ended by SIGTERM%s: the same call goes on from %s", what, goes_on)
         self.model._initial_epoch = None
         self.close()
-        raise SystemExit(0)
+        raise SystemExit(0 if saved else 1)

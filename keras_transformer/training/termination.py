@@ -9,11 +9,15 @@ from typing import Any
 class Termination:
     """Notes the first SIGTERM; the second does what it would have done without this.
 
+    Args:
+        handle: Whether at all; if not, nothing is ever requested.
+
     Attributes:
         requested: Whether there was one.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, handle: bool = True) -> None:
+        self._handle = handle
         self.requested = False
         self._installed = False
         self._before: Any = None
@@ -21,7 +25,7 @@ class Termination:
     def install(self) -> None:
         """Python lets the main thread alone handle signals; elsewhere this does nothing."""
         self.requested = False
-        if not self._installed and threading.current_thread() is threading.main_thread():
+        if self._handle and not self._installed and threading.current_thread() is threading.main_thread():
             self._before = signal.signal(signal.SIGTERM, self._note)
             self._installed = True
 

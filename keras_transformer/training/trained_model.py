@@ -1,8 +1,10 @@
-"""What callbacks ask about the model that is trained: its updates, and whether it is the one that they show."""
+"""What callbacks ask about the model that is trained: its updates, its logs, whether it is the one that they show."""
 
+import contextlib
 from typing import Any
 
 import keras
+import numpy as np
 
 
 def updates_made(model: Any) -> int:
@@ -13,6 +15,16 @@ def updates_made(model: Any) -> int:
 def is_due(every: int, before: int, now: int) -> bool:
     """Whether a multiple of `every` was reached or passed: `steps_per_execution` makes several updates at once."""
     return now // every > before // every
+
+
+def numbers_in(logs: dict[str, Any] | None) -> dict[str, float]:
+    """The logs that are a number each: callbacks may add a name, a date, or an array."""
+    numbers = {}
+    for name, value in (logs or {}).items():
+        with contextlib.suppress(TypeError, ValueError):  # whatever it is that is no number
+            if np.ndim(value) == 0 and not isinstance(value, (str, bytes)):
+                numbers[name] = float(value)
+    return numbers
 
 
 def check_trained_model(other: Any, trained: keras.Model) -> None:

@@ -5,11 +5,10 @@ import time
 from typing import Any
 
 import keras
-import numpy as np
 
 from keras_transformer.layers.arguments import check_positive
 from keras_transformer.training.event_files import EventWriter
-from keras_transformer.training.trained_model import is_due, updates_made
+from keras_transformer.training.trained_model import is_due, numbers_in, updates_made
 from keras_transformer.training.workers import Workers
 
 
@@ -100,8 +99,8 @@ class TrainingCurves(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         if self._writer is not None:
-            numbers = {f"epoch/{name}": float(value) for name, value in (logs or {}).items() if np.ndim(value) == 0}
-            self._writer.write(updates_made(self.model), numbers)
+            numbers = numbers_in(logs)
+            self._writer.write(updates_made(self.model), {f"epoch/{name}": number for name, number in numbers.items()})
 
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
         if self._writer is not None:

@@ -23,17 +23,25 @@ class TrainingState:
 
     Args:
         model: A built and compiled `DistributedModel`.
-        callbacks: The callbacks whose state counts.
+        before: The callbacks whose state counts, those before the one that restores it.
+        after: Those after it. `fit` appends its `History`.
         workers: The processes that train.
     """
 
-    def __init__(self, model: Any, callbacks: Sequence[keras.callbacks.Callback], workers: Workers) -> None:
+    def __init__(
+        self,
+        model: Any,
+        before: Sequence[keras.callbacks.Callback],
+        after: Sequence[keras.callbacks.Callback],
+        workers: Workers,
+    ) -> None:
         self._model = model
         self._workers = workers
-        self._callbacks = list(callbacks)
+        self._callbacks = [*before, *after]
         history = getattr(model, "history", None)
         if isinstance(history, keras.callbacks.History) and history not in self._callbacks:
             self._callbacks.append(history)
+        self._later = self._callbacks[len(before) :]
         self._at_start = attributes(self._callbacks)
 
     @property
@@ -61,8 +69,8 @@ class TrainingState:
                 return variable.path
         return None
 
-    def restore(self, checkpoint: Checkpoint, steps: int | None) -> None:
-        """Gives model and optimizer the values of a checkpoint, once all of it is known to fit.
+    def check(self, checkpoint: Checkpoint, steps: int | None) -> None:
+        """Raises an error unless all of a checkpoint fits.
 
         Args:
             checkpoint: What was read.
@@ -79,23 +87,25 @@ class TrainingState:
                 f"{checkpoint.path} is of batch {batch}, and steps_per_execution={model.steps_per_execution} does not "
                 f"divide that: compile with steps_per_execution={checkpoint.facts['steps_per_execution']}."
             )
-        groups = {"model": model_variables(model), "optimizer": model.optimizer.variables}
-        metrics = {"metrics": model.metrics_variables} if batch else {}
-        for group, variables in {**groups, **metrics}.items():
+        for group, variables in self._groups(checkpoint).items():
             check_same_variables(checkpoint.path, group, variables, checkpoint.arrays)
-        for group, variables in groups.items():
-            self._assign(variables, group, checkpoint)
 
-    def restore_metrics(self, checkpoint: Checkpoint) -> None:
-        self._assign(self._model.metrics_variables, "metrics", checkpoint)
-
-    def restore_callbacks(self, checkpoint: Checkpoint) -> None:
+    def restore(self, checkpoint: Checkpoint) -> None:
+        """Gives model, optimizer, metrics and callbacks what a checkpoint holds of them."""
+        with self._model.distribute_strategy.scope():
+            for group, variables in self._groups(checkpoint).items():
+                assign_variables(variables, list(arrays_of(group, checkpoint.arrays).values()), self._workers)
         restore_callbacks(self._callbacks, checkpoint.facts["callbacks"], checkpoint.arrays)
+
+    def restore_later_callbacks(self, checkpoint: Checkpoint) -> None:
+        """Restores those that have begun training since `restore`, in `on_train_begin` for example."""
+        restore_callbacks(self._callbacks, checkpoint.facts["callbacks"], checkpoint.arrays, self._later)
 
     def had_ended(self, checkpoint: Checkpoint) -> bool:
         """Whether early stopping had ended the training."""
         return ended_training(self._callbacks, checkpoint.facts["callbacks"])
 
-    def _assign(self, variables: Sequence[keras.Variable], group: str, checkpoint: Checkpoint) -> None:
-        with self._model.distribute_strategy.scope():
-            assign_variables(variables, list(arrays_of(group, checkpoint.arrays).values()), self._workers)
+    def _groups(self, checkpoint: Checkpoint) -> dict[str, Sequence[keras.Variable]]:
+        """The variables whose values a checkpoint holds; the metrics' in the middle of an epoch alone."""
+        groups = {"model": model_variables(self._model), "optimizer": self._model.optimizer.variables}
+        return groups | ({"metrics": self._model.metrics_variables} if checkpoint.facts["batch"] else {})

@@ -61,6 +61,19 @@ def assert_same_weights(ours, theirs, atol=1e-5):
         np.testing.assert_allclose(mine, other, atol=atol)
 
 
+def everything(model):
+    """Weights, seeds, moments, averages, loss scale, counters, by name."""
+    variables = [*model.variables, *(model.optimizer.variables if model.optimizer.built else ())]
+    return [(variable.path, keras.ops.convert_to_numpy(variable.value)) for variable in variables]
+
+
+def assert_bit_equal(model, other):
+    assert len(everything(model)) == len(everything(other))
+    for (name, value), (_, wanted) in zip(everything(model), everything(other), strict=True):
+        assert value.dtype == wanted.dtype
+        assert value.tobytes() == wanted.tobytes(), name
+
+
 def copies(variable):
     """A variable's value on each replica."""
     return [value.numpy() for value in variable.value.values]

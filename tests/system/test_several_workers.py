@@ -84,6 +84,18 @@ def test_sigterm_to_one_worker_saves_and_ends_both(tmp_path):
     assert last_checkpoint(tmp_path) == 13
 
 
+def test_sigterm_says_on_both_that_the_first_could_not_save(tmp_path):
+    """Worker 0 writes: a directory is where its file belongs, so that renaming fails."""
+    (tmp_path / "update-00000013.ckpt").mkdir()
+    arguments = ["--checkpoints", str(tmp_path)]
+    ports = free_ports()
+    for process in [start(ports, 0, *arguments), start(ports, 1, *arguments, "--end", str(int(signal.SIGTERM)), "13")]:
+        _, errors = process.communicate(timeout=150)
+        assert process.returncode == 1, errors[-3000:]
+        since = tmp_path / "update-00000012.ckpt"
+        assert f"ended by SIGTERM and not saved: the same call goes on from {since}" in errors
+
+
 def last_checkpoint(directory):
     return max(int(path.stem[7:]) for path in directory.glob("update-*.ckpt"))
 

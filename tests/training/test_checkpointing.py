@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from replicas import strategy
+from taggers import assert_bit_equal, everything
 
 import keras_transformer as kt
 
@@ -82,19 +83,6 @@ class Interrupt(keras.callbacks.Callback):
     def on_train_batch_end(self, batch, logs=None):
         if (self.epoch, batch) == self.at:
             raise InterruptionError
-
-
-def everything(model):
-    """Weights, seeds, moments, averages, loss scale, counters, by name."""
-    variables = [*model.variables, *(model.optimizer.variables if model.optimizer.built else ())]
-    return [(variable.path, keras.ops.convert_to_numpy(variable.value)) for variable in variables]
-
-
-def assert_bit_equal(model, other):
-    assert len(everything(model)) == len(everything(other))
-    for (name, value), (_, wanted) in zip(everything(model), everything(other), strict=True):
-        assert value.dtype == wanted.dtype
-        assert value.tobytes() == wanted.tobytes(), name
 
 
 def crash(model, directory, epoch, batch, callbacks=(), batches=BATCHES, **options):
