@@ -39,6 +39,7 @@ from tensorflow_serving.apis import (
 from tensorflow_serving.config import model_server_config_pb2
 
 V1 = tf.compat.v1
+MOST_WARMUP_RECORDS = 1000  # kMaxNumRecords in the server's warmup_consts.h
 
 
 class Servable:
@@ -85,6 +86,8 @@ class Servable:
         if not file.exists():
             return 0
         records = [record.numpy() for record in tf.data.TFRecordDataset([str(file)])]
+        if len(records) > MOST_WARMUP_RECORDS:
+            raise ValueError(f"Number of warmup records exceeds the maximum ({MOST_WARMUP_RECORDS}) at {file}")
         for record in records:
             request = prediction_log_pb2.PredictionLog.FromString(record).predict_log.request
             inputs = {name: tf.make_ndarray(value) for name, value in request.inputs.items()}

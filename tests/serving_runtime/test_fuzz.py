@@ -78,7 +78,9 @@ def test_thousands_of_strings(serve):
     assert any(b"\0" in text for text in texts)
     for start in range(0, NUMBER, 128):
         batch = texts[start : start + 128]
-        check(run(serve, "serving_default", batch), batch)
+        outputs = run(serve, "serving_default", batch)
+        check(outputs, batch)
+        assert np.all(outputs["score"] > -1e8)  # -1e9 is what a search that finds nothing gives
 
 
 @pytest.mark.slow
@@ -101,6 +103,16 @@ def test_100_kilobytes_of_one_character(serve, unit):
     assert outputs["translation"][1] == alone["translation"][0]
     assert outputs["translation"][2] == b""
     assert outputs["truncated"].tolist()[1:] == [False, False]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["nbest", "score", "attention"])
+def test_100_kilobytes_for_other_signatures(serve, name):
+    """What cannot be scored or looked at whole is cut, before it takes the memory of its square."""
+    texts = [b"x" * 100_000, b"o gato dorme", "日".encode() * 33_000]
+    outputs = run(serve, name, texts)
+    check(outputs, texts)
+    assert outputs["truncated"].tolist() == [True, False, True]
 
 
 @pytest.mark.slow
