@@ -1,5 +1,6 @@
 """The coverage penalty: a translation that has not looked at a source token may have left it out."""
 
+import math
 from typing import Any
 
 from keras import ops
@@ -25,8 +26,10 @@ def log_coverage(coverage: Tensor) -> Tensor:
 
 def check_coverage_penalty(coverage_penalty: float, num_beams: int) -> float:
     """Returns the penalty, or raises `ValueError`: where it is negative, or there is one beam and nothing to choose."""
-    if not coverage_penalty >= 0:
-        raise ValueError(f"`coverage_penalty` must be 0 or more. Received: coverage_penalty={coverage_penalty!r}")
+    if not 0 <= coverage_penalty < math.inf:
+        raise ValueError(
+            f"`coverage_penalty` must be 0 or more and finite. Received: coverage_penalty={coverage_penalty!r}"
+        )
     if coverage_penalty and num_beams == 1:
         raise ValueError(
             "`coverage_penalty` needs `num_beams` of 2 or more. "

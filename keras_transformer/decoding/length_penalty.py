@@ -1,5 +1,6 @@
 """The length penalty: without it, a search by log-probability prefers the short."""
 
+import math
 from typing import Any
 
 from keras import ops
@@ -25,6 +26,6 @@ def length_penalty(length: int | Tensor, alpha: float) -> Tensor:
 
 def check_length_penalty(alpha: float) -> float:
     """Returns `alpha`, or raises: below 0, a longer hypothesis could never be bounded, and the search not be exact."""
-    if not alpha >= 0:
-        raise ValueError(f"`length_penalty` must be 0 or more. Received: length_penalty={alpha!r}")
+    if not 0 <= alpha < math.inf:
+        raise ValueError(f"`length_penalty` must be 0 or more and finite. Received: length_penalty={alpha!r}")
     return alpha

@@ -16,6 +16,7 @@ from keras_transformer.serving.text_to_text import TextToText
 from keras_transformer.text.vocabulary import END_TOKEN_ID, PAD_TOKEN_ID
 
 PREFIX_STEP = 8  # lengths of prefixes are multiples of this: XLA compiles for each length
+MOST_FUNCTIONS = 64  # that are kept: a service may give each request a temperature of its own
 TEXTS_AT_ONCE = 4096  # tokenized together; their sentences are sorted by length
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -107,6 +108,8 @@ class SearchInBatches:
     def _search_function(self, key: tuple, search: Callable, jit_compile: bool, others: list[tf.TensorSpec]) -> Any:
         """The search in a plain graph, traced once for every shape; or compiled by XLA, for a few rounded shapes."""
         if key not in self._functions:
+            if len(self._functions) >= MOST_FUNCTIONS:
+                self._functions.clear()
             if jit_compile:
                 compiled = functools.partial(search, cache_class=HypothesesCache)
                 self._functions[key] = CompiledSearch(compiled, (END_TOKEN_ID,))

@@ -131,8 +131,9 @@ def test_in_a_graph(language, search, jit_compile):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"coverage_penalty": -0.1}, "`coverage_penalty` must be 0 or more. Received: coverage_penalty=-0.1"),
-        ({"coverage_penalty": math.nan}, "`coverage_penalty` must be 0 or more. Received: coverage_penalty=nan"),
+        ({"coverage_penalty": -0.1}, "must be 0 or more and finite. Received: coverage_penalty=-0.1"),
+        ({"coverage_penalty": math.inf}, "must be 0 or more and finite. Received: coverage_penalty=inf"),
+        ({"coverage_penalty": math.nan}, "must be 0 or more and finite. Received: coverage_penalty=nan"),
         ({"coverage_penalty": 0.2, "num_beams": 1}, "needs `num_beams` of 2 or more.*num_beams=1"),
         ({"coverage_penalty": 0.2, "coverage": None}, "needs `coverage`. Received: coverage=None"),
     ],

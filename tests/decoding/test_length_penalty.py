@@ -29,8 +29,8 @@ def test_a_tensor_of_lengths_gives_float32_of_its_shape():
 
 
 @pytest.mark.parametrize("num_beams", [1, 2])
-@pytest.mark.parametrize("alpha", [-0.1, float("nan")])
-def test_a_negative_alpha_is_refused(language, num_beams, alpha):
+@pytest.mark.parametrize("alpha", [-0.1, float("nan"), float("inf")])
+def test_an_impossible_alpha_is_refused(language, num_beams, alpha):
     tables = language.random_tables(seed=0, rows=1, max_length=2, vocabulary_size=5)
-    with pytest.raises(ValueError, match=rf"`length_penalty` must be 0 or more. Received: length_penalty={alpha}"):
+    with pytest.raises(ValueError, match=rf"0 or more and finite. Received: length_penalty={alpha}"):
         beam_search(language.step, language.state(tables), [2], 2, num_beams=num_beams, length_penalty=alpha)

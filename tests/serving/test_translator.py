@@ -182,7 +182,7 @@ def test_one_string_is_no_list_in_score_either(translator):
     [
         ({"num_beams": 0}, "`num_beams` must be a positive integer. Received: num_beams=0"),
         ({"max_length": 0}, "`max_length` must be a positive integer. Received: max_length=0"),
-        ({"length_penalty": -1.0}, "`length_penalty` must be 0 or more. Received: length_penalty=-1.0"),
+        ({"length_penalty": -1.0}, "`length_penalty` must be 0 or more and finite. Received: length_penalty=-1.0"),
     ],
 )
 def test_impossible_settings_are_refused_at_once(model, tokenizers, options, message):
