@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 import keras_transformer as kt
+from keras_transformer.serving import batches
 
 
 def test_it_translates_what_it_has_learned(translator, greedy_translator, pairs):
@@ -146,6 +147,14 @@ def test_settings_of_the_search_reach_it(endless, translator, sources, jit_compi
     without, with_it = (each.translate(sources[:3])[0][0] for each in (translator, covering))
     assert with_it.text == without.text
     assert with_it.score < without.score - 0.1  # attention has not seen each source token whole
+
+
+def test_a_temperature_of_its_own_for_each_request_fills_no_memory(endless, monkeypatch):
+    monkeypatch.setattr(batches, "MOST_FUNCTIONS", 3)
+    translator = endless(max_target_length=5)
+    for temperature in (0.5, 0.6):
+        assert len(translator.sample(["o gato"], temperature=temperature)) == 1
+        assert len(translator._in_batches._functions) == 3
 
 
 def test_what_is_no_text_is_named(translator):
