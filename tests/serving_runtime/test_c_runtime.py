@@ -1,5 +1,6 @@
 """An export in TensorFlow's C library, without Python and without this package: `translate.c` on two TensorFlows."""
 
+import json
 import os
 import pathlib
 import re
@@ -48,18 +49,24 @@ def program(wheels, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def translate(program, wheels, export, tmp_path_factory):
-    """`translate(sentences)`: the translations, scores and flags that the program prints, and what it loaded."""
+def call(program, wheels, export, tmp_path_factory):
+    """`call(signature, outputs, sentences)`: rows of what the program prints; it says what it loaded."""
     saved = SavedModel.FromString((export / "saved_model.pb").read_bytes())
-    signature = saved.meta_graphs[0].signature_def["serving_default"]
-    names = [signature.inputs["text"].name]
-    names += [signature.outputs[output].name for output in ("translation", "score", "truncated")]
     operations = wheels / "tensorflow_text" / "python" / "ops" / "_sentencepiece_tokenizer.so"
     libraries = tmp_path_factory.mktemp("libraries")
 
-    def translate(sentences):
+    def call(name, outputs, sentences):
+        signature = saved.meta_graphs[0].signature_def[name]
+        inputs = [tensor.name for tensor in signature.inputs.values()]
         result = subprocess.run(
-            [program, export, operations, *names],
+            [
+                program,
+                export,
+                operations,
+                str(len(inputs)),
+                *inputs,
+                *(signature.outputs[each].name for each in outputs),
+            ],
             input="".join(f"{sentence}\n" for sentence in sentences).encode(),
             env={"TF_CPP_MIN_LOG_LEVEL": "2", "LD_DEBUG": "files", "LD_DEBUG_OUTPUT": str(libraries / "log")},
             capture_output=True,
@@ -67,13 +74,24 @@ def translate(program, wheels, export, tmp_path_factory):
         )
         assert result.returncode == 0, result.stderr.decode()
         rows = [line.split("\t") for line in result.stdout.decode().split("\n")[:-1]]
+        return [[re.sub(r"\\[\\tn]", lambda escape: ESCAPES[escape[0]], text) for text in row] for row in rows]
+
+    call.libraries = libraries
+    return call
+
+
+@pytest.fixture(scope="module")
+def translate(call):
+    """`translate(sentences)`: translations, scores and flags."""
+
+    def translate(sentences):
+        rows = call("serving_default", ("translation", "score", "truncated"), sentences)
         return (
-            [re.sub(r"\\[\\tn]", lambda escape: ESCAPES[escape[0]], text) for text, _, _ in rows],
+            [text for text, _, _ in rows],
             np.float32([score for _, score, _ in rows]),
             [truncated == "1" for _, _, truncated in rows],
         )
 
-    translate.libraries = libraries
     return translate
 
 
@@ -97,9 +115,32 @@ def test_what_is_too_long_and_no_sentence_at_all(translate):
     assert translate([]) == ([], pytest.approx([]), [])
 
 
-def test_there_is_no_python_in_the_process(translate):
+def test_the_other_signatures(call, translator):
+    sentences = ["o gato dorme", "", "São João", "este avião não é meu"]
+    expected = translator.translate(sentences, num_hypotheses=4)
+    rows = call("nbest", ("translation", "score", "truncated"), sentences)
+    assert [row[:4] for row in rows] == [[each.text for each in row] for row in expected]
+    found = np.float32([row[4:8] for row in rows])
+    np.testing.assert_allclose(found, [[each.score for each in row] for row in expected], rtol=1e-6, atol=1e-4)
+
+    rows = call("score", ("log_probability", "num_tokens", "truncated"), sentences)  # each as its own translation
+    scores, lengths = translator.score(sentences, sentences)
+    np.testing.assert_allclose(np.float32([row[0] for row in rows]), scores, rtol=0, atol=1e-4)
+    assert [row[1:] for row in rows] == [[str(length), "0"] for length in lengths]
+
+    outputs = ("translation", "source_pieces", "target_pieces", "attention", "truncated")
+    for sentence, hypotheses, row in zip(sentences, expected, call("attention", outputs, sentences), strict=True):
+        assert row[0] == hypotheses[0].text
+        maps = translator.attention(sentence)
+        assert row[1].split(" ") == maps.source_pieces
+        assert row[2].split(" ") == maps.target_pieces
+        np.testing.assert_allclose(json.loads(row[3]), maps.cross, rtol=0, atol=1e-4)
+        assert row[4] == "0"
+
+
+def test_there_is_no_python_in_the_process(call, translate):
     translate(["o gato"])
-    logs = "".join(path.read_text() for path in translate.libraries.iterdir())
+    logs = "".join(path.read_text() for path in call.libraries.iterdir())
     loaded = {os.path.basename(name) for name in re.findall(r"file=(\S+)", logs)}
     assert {"libtensorflow_cc.so.2", "_sentencepiece_tokenizer.so"} <= loaded
     assert not [name for name in loaded if "python" in name.lower()]

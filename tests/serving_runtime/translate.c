@@ -1,11 +1,11 @@
-/* Translates sentences with an export, in a process that has TensorFlow's own C library and no Python.
+/* Calls a signature of an export, in a process that has TensorFlow's own C library and no Python.
  *
- *   translate EXPORT TEXT_OPERATIONS INPUT TRANSLATION SCORE TRUNCATED < sentences
+ *   translate EXPORT TEXT_OPERATIONS NUM_INPUTS INPUT... OUTPUT... < sentences
  *
  * EXPORT is a version's directory, TEXT_OPERATIONS the library with TF-Text's SentencePiece operations, the rest are
- * the tensors of `serving_default`, such as `StatefulPartitionedCall:0`. All lines of standard input go through the
- * graph as one batch. Standard output has a line for each: translation, score, truncated (0 or 1), with tabs between;
- * in the translation a backslash, a tab and a line's end are written \\, \t and \n.
+ * the signature's tensors, such as `StatefulPartitionedCall:0`. All lines of standard input go through the graph as one
+ * batch, into each input. Standard output has a line for each: the outputs' values, with tabs between; in a text a
+ * backslash, a tab and a line's end are written \\, \t and \n.
  */
 #define _GNU_SOURCE /* getline */
 
@@ -18,7 +18,7 @@
 #include "tensorflow/c/c_api.h"
 #include "tensorflow/c/tf_tstring.h"
 
-enum { TRANSLATION, SCORE, TRUNCATED, NUM_OUTPUTS };
+enum { MOST = 8 }; /* inputs, or outputs */
 
 static void fail(const char* what, const char* why) {
   fprintf(stderr, "translate: %s: %s\n", what, why);
@@ -63,11 +63,6 @@ static TF_Output find(TF_Graph* graph, const char* name) {
   return output;
 }
 
-static void check_output(const TF_Tensor* tensor, const char* name, TF_DataType dtype, int64_t batch) {
-  if (TF_TensorType(tensor) != dtype || TF_NumDims(tensor) != 1 || TF_Dim(tensor, 0) != batch)
-    fail(name, "not the expected type, or not one value a sentence");
-}
-
 static void print_escaped(const char* text, size_t size) {
   for (size_t index = 0; index < size; ++index) {
     switch (text[index]) {
@@ -79,11 +74,33 @@ static void print_escaped(const char* text, size_t size) {
   }
 }
 
+/* The values that a sentence has in an output of shape (batch) or (batch, n). */
+static void print_row(const TF_Tensor* tensor, const char* name, int64_t batch, int64_t row) {
+  int rank = TF_NumDims(tensor);
+  if (rank < 1 || rank > 2 || TF_Dim(tensor, 0) != batch) fail(name, "not a row for each sentence");
+  int64_t width = rank == 2 ? TF_Dim(tensor, 1) : 1;
+  const void* data = TF_TensorData(tensor);
+  for (int64_t place = row * width; place < (row + 1) * width; ++place) {
+    const TF_TString* texts = data;
+    if (place > row * width) putchar('\t');
+    switch (TF_TensorType(tensor)) {
+      case TF_STRING: print_escaped(TF_StringGetDataPointer(&texts[place]), TF_StringGetSize(&texts[place])); break;
+      case TF_FLOAT: printf("%.9g", ((const float*)data)[place]); break;
+      case TF_INT32: printf("%d", ((const int32_t*)data)[place]); break;
+      case TF_BOOL: printf("%d", ((const unsigned char*)data)[place]); break;
+      default: fail(name, "not a type that a signature has");
+    }
+  }
+}
+
 int main(int argc, char** argv) {
-  if (argc != 7) fail("usage", "translate EXPORT TEXT_OPERATIONS INPUT TRANSLATION SCORE TRUNCATED < sentences");
+  int num_inputs = argc > 3 ? atoi(argv[3]) : 0;
+  int num_outputs = argc - 4 - num_inputs;
+  if (num_inputs < 1 || num_inputs > MOST || num_outputs < 1 || num_outputs > MOST)
+    fail("usage", "translate EXPORT TEXT_OPERATIONS NUM_INPUTS INPUT... OUTPUT... < sentences");
   const char* directory = argv[1];
   const char* text_operations = argv[2];
-  char** output_names = &argv[4];
+  char** output_names = &argv[4 + num_inputs];
   TF_Status* status = TF_NewStatus();
 
   TF_Library* library = TF_LoadLibrary(text_operations, status);
@@ -94,30 +111,29 @@ int main(int argc, char** argv) {
   TF_Session* session = TF_LoadSessionFromSavedModel(options, NULL, directory, tags, 1, graph, NULL, status);
   check(status, directory);
 
-  TF_Output input = find(graph, argv[3]);
-  TF_Output outputs[NUM_OUTPUTS];
-  for (int index = 0; index < NUM_OUTPUTS; ++index) outputs[index] = find(graph, output_names[index]);
   TF_Tensor* sentences = read_sentences();
   int64_t batch = TF_Dim(sentences, 0);
-  TF_Tensor* values[NUM_OUTPUTS] = {NULL};
-  TF_SessionRun(session, NULL, &input, &sentences, 1, outputs, values, NUM_OUTPUTS, NULL, 0, NULL, status);
-  check(status, "serving_default");
+  TF_Output inputs[MOST], outputs[MOST];
+  TF_Tensor *texts[MOST], *values[MOST] = {NULL};
+  for (int index = 0; index < num_inputs; ++index) {
+    inputs[index] = find(graph, argv[4 + index]);
+    texts[index] = sentences;
+  }
+  for (int index = 0; index < num_outputs; ++index) outputs[index] = find(graph, output_names[index]);
+  TF_SessionRun(session, NULL, inputs, texts, num_inputs, outputs, values, num_outputs, NULL, 0, NULL, status);
+  check(status, "the signature");
 
-  check_output(values[TRANSLATION], output_names[TRANSLATION], TF_STRING, batch);
-  check_output(values[SCORE], output_names[SCORE], TF_FLOAT, batch);
-  check_output(values[TRUNCATED], output_names[TRUNCATED], TF_BOOL, batch);
-  const TF_TString* translations = TF_TensorData(values[TRANSLATION]);
-  const float* scores = TF_TensorData(values[SCORE]);
-  const unsigned char* truncated = TF_TensorData(values[TRUNCATED]);
   for (int64_t row = 0; row < batch; ++row) {
-    print_escaped(TF_StringGetDataPointer(&translations[row]), TF_StringGetSize(&translations[row]));
-    printf("\t%.9g\t%d\n", scores[row], truncated[row]);
+    for (int index = 0; index < num_outputs; ++index) {
+      print_row(values[index], output_names[index], batch, row);
+      putchar(index + 1 < num_outputs ? '\t' : '\n');
+    }
   }
 
   TF_TString* read = TF_TensorData(sentences);
   for (int64_t row = 0; row < batch; ++row) TF_StringDealloc(&read[row]);
   TF_DeleteTensor(sentences);
-  for (int index = 0; index < NUM_OUTPUTS; ++index) TF_DeleteTensor(values[index]);
+  for (int index = 0; index < num_outputs; ++index) TF_DeleteTensor(values[index]);
   TF_CloseSession(session, status);
   TF_DeleteSession(session, status);
   check(status, "end of session");
