@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import logging
 import os
 import threading
@@ -178,6 +179,12 @@ class TokenBatches(tf.data.Dataset):
         self._epoch = int(epoch)
 
     @property
+    def order(self) -> str:
+        """A hash of all that decides which pairs a batch holds: seed, shapes, number and lengths of the pairs."""
+        description = repr((self._seed, self.report.buckets)).encode()
+        return hashlib.sha256(description + self._by_bucket.tobytes()).hexdigest()
+
+    @property
     def epoch(self) -> int:
         """Number of the epoch whose order the iteration begun last has, from 0."""
         return max(self._iterations - 1, 0) if self._epoch is None else self._epoch
@@ -250,6 +257,11 @@ class EpochOrder(keras.callbacks.Callback):
     def __init__(self, dataset: TokenBatches):
         super().__init__()
         self._dataset = dataset
+
+    @property
+    def order(self) -> str:
+        """The dataset's."""
+        return self._dataset.order
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         self._dataset.set_epoch(epoch)

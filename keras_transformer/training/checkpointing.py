@@ -275,7 +275,7 @@ class Checkpointing(keras.callbacks.Callback):
                 "epoch": epoch,
                 "batch": min(batch, self.params.get("steps") or batch),
                 "updates": updates,
-                "steps_per_execution": self.model.steps_per_execution,
+                **self._state.data(self.params.get("steps")),
                 "logs": numbers_in(logs),
                 "callbacks": self._state.callbacks(arrays, None if logs is None else (epoch - 1, logs)),
             }

@@ -62,6 +62,13 @@ class TrainingState:
         """The callbacks' state; their arrays are added to `arrays`. `ended`: the epoch that ends now, and its logs."""
         return callbacks_state(self._callbacks, self._at_start, arrays, ended)
 
+    def data(self, steps: int | None) -> dict[str, Any]:
+        """What says which batches a position in the data stands for. `steps`: batches of an epoch, if known."""
+        from keras_transformer.data.batching import EpochOrder  # needs TensorFlow, which importing this does not
+
+        order = next((each.order for each in self._callbacks if isinstance(each, EpochOrder)), None)
+        return {"steps_per_execution": self._model.steps_per_execution, "steps": steps, "order": order}
+
     def not_finite(self) -> str | None:
         """The first weight that is not finite."""
         for variable in self._model.trainable_variables:
@@ -77,7 +84,7 @@ class TrainingState:
             steps: Number of batches of an epoch, if known.
 
         Raises:
-            ValueError: If it is of another model or optimizer.
+            ValueError: If it is of another model or optimizer, or in the middle of an epoch of other batches.
         """
         model, batch = self._model, checkpoint.facts["batch"]
         if not model.built or not model.optimizer.built:
@@ -86,6 +93,12 @@ class TrainingState:
             raise ValueError(
                 f"{checkpoint.path} is of batch {batch}, and steps_per_execution={model.steps_per_execution} does not "
                 f"divide that: compile with steps_per_execution={checkpoint.facts['steps_per_execution']}."
+            )
+        before, now = checkpoint.facts, self.data(steps)
+        if batch and any(before.get(name) and now[name] and before[name] != now[name] for name in ("steps", "order")):
+            raise ValueError(
+                f"{checkpoint.path} is of batch {batch} of an epoch of other batches: go on with the data, seed, batch "
+                "size and number of replicas that it was begun with, or remove it to begin at the checkpoint before."
             )
         for group, variables in self._groups(checkpoint).items():
             check_same_variables(checkpoint.path, group, variables, checkpoint.arrays)

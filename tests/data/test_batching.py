@@ -210,6 +210,17 @@ def test_two_replicas_train_on_the_same_epochs_as_one(corpus, tokenizer, dataset
         ]
 
 
+def test_what_the_order_depends_on(corpus, tokenizer):
+    """One name for one order: of seed, shapes and pairs."""
+
+    def order(pairs=corpus, seed=0, batch_tokens=256, **options):
+        return make_dataset(pairs, tokenizer, batch_tokens=batch_tokens, max_length=64, seed=seed, **options).order
+
+    others = [order(seed=1), order(batch_tokens=512), order(rows_multiple_of=4), order(shuffle=False)]
+    assert len({order(), *others, order(numbered_corpus(149)), order(numbered_corpus(150, seed=2))}) == 7
+    assert order() == order()
+
+
 def test_wrong_epoch(dataset):
     with pytest.raises(ValueError, match="Received: epoch=-1"):
         dataset.set_epoch(-1)

@@ -23,10 +23,10 @@ def _no_handler_is_left():
     assert signal.getsignal(signal.SIGTERM) == before
 
 
-def dataset(seed=0):
+def dataset(seed=0, batch_size=8):
     options = tf.data.Options()
     options.autotune.enabled = False  # it can hold the end of `fit` back
-    return tf.data.Dataset.from_tensor_slices(rows(8 * BATCHES, seed)).batch(8).with_options(options)
+    return tf.data.Dataset.from_tensor_slices(rows(8 * BATCHES, seed)).batch(batch_size).with_options(options)
 
 
 def train(model, *callbacks, data=None, epochs=EPOCHS, **options):
@@ -258,3 +258,38 @@ def test_logs_that_are_no_numbers(tmp_path):
     assert len(names(tmp_path / "c")) == 2
     again = train(resumed, Notes(), kt.Checkpointing(tmp_path / "c"), epochs=2)
     assert {name: values for name, values in history.items() if name != "share"} == again
+
+
+def test_other_batches_are_refused_in_the_middle_of_an_epoch_alone(tmp_path):
+    """Four batches of another order, or of another size, would be passed over in place of those that were trained."""
+    first, resumed, anew = taggers(3)
+    train(first, At(1, 3, stop), kt.Checkpointing(tmp_path))
+    with pytest.raises(
+        ValueError, match=r"update-00000009\.ckpt is of batch 4 of an epoch of other batches: go on with"
+    ):
+        train(resumed, kt.Checkpointing(tmp_path), data=dataset(batch_size=4))
+    (tmp_path / "update-00000009.ckpt").unlink()
+    history = train(anew, kt.Checkpointing(tmp_path), data=dataset(batch_size=4))  # from the first epoch's end
+    assert len(history["loss"]) == EPOCHS
+
+
+def test_another_seed_of_the_data_is_noticed(tmp_path):
+    """Of as many batches. Where what is trained on is derived from the dataset, `EpochOrder` tells."""
+    words = ["um", "dois", "gato", "cão", "dorme", "corre"]
+    pairs = [(" ".join(words[at % 6 :][: 1 + at % 4]), words[at % 5]) for at in range(60)]
+    corpus = kt.ParallelCorpus.from_pairs(pairs)
+    tokenizer = kt.Tokenizer.train([text for pair in pairs for text in pair], vocabulary_size=280)
+
+    def data(seed):
+        made = kt.make_dataset(corpus, tokenizer, batch_tokens=64, max_length=16, seed=seed)
+        few = made.map(lambda inputs, labels, weights: (inputs["decoder_token_ids"] % 11, labels % 11, weights))
+        return few, kt.EpochOrder(made)
+
+    first, other, resumed = taggers(3)
+    few, order = data(seed=1)
+    train(first, order, At(1, 1, stop), kt.Checkpointing(tmp_path), data=few)
+    few, order = data(seed=2)
+    with pytest.raises(ValueError, match="is of batch 2 of an epoch of other batches"):
+        train(other, order, kt.Checkpointing(tmp_path), data=few)
+    few, order = data(seed=1)
+    assert len(train(resumed, order, kt.Checkpointing(tmp_path), data=few)["loss"]) == EPOCHS
