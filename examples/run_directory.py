@@ -3,6 +3,7 @@
 import argparse
 import itertools
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -30,10 +31,10 @@ def begin_or_go_on(args: argparse.Namespace, train: kt.ParallelCorpus) -> kt.Tok
     noted, tokenizer_file = run_directory / "run.json", run_directory / "tokenizer.model"
     if not args.resume:
         for old in ("checkpoints", "logs"):
-            shutil.rmtree(run_directory / old, ignore_errors=True)
+            remove(run_directory / old)
         noted.unlink(missing_ok=True)
     if noted.exists() and tokenizer_file.exists():
-        before: dict[str, Any] = json.loads(noted.read_text(encoding="utf-8"))
+        before = read_configuration(noted)
         for name in sorted({*before, *configuration}):
             if before.get(name) != configuration.get(name):
                 raise ValueError(
@@ -43,8 +44,31 @@ def begin_or_go_on(args: argparse.Namespace, train: kt.ParallelCorpus) -> kt.Tok
         return kt.Tokenizer.load(tokenizer_file)
     tokenizer = learn_tokenizer(args, train)
     tokenizer.save(tokenizer_file)
-    noted.write_text(json.dumps(configuration, indent=1), encoding="utf-8")
+    unfinished = noted.with_name("run.json.tmp")
+    unfinished.write_text(json.dumps(configuration, indent=1), encoding="utf-8")
+    os.replace(unfinished, noted)  # there whole, or not at all
     return tokenizer
+
+
+def remove(directory: Path) -> None:
+    """Removes what an earlier run left; what stayed would go on with another tokenizer."""
+    if not os.path.lexists(directory):
+        return
+    try:
+        shutil.rmtree(directory)
+    except OSError as error:
+        raise OSError(f"{directory} cannot be removed ({error}): give another --run-directory.") from error
+
+
+def read_configuration(noted: Path) -> dict[str, Any]:
+    """What `begin_or_go_on` wrote."""
+    try:
+        configuration = json.loads(noted.read_text(encoding="utf-8"))
+    except ValueError:
+        configuration = None
+    if not isinstance(configuration, dict):
+        raise ValueError(f"{noted} is damaged: give another --run-directory, or --no-resume to begin anew there.")
+    return configuration
 
 
 def learn_tokenizer(args: argparse.Namespace, train: kt.ParallelCorpus) -> kt.Tokenizer:

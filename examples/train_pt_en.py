@@ -29,6 +29,7 @@ from run_directory import begin_or_go_on, check_outputs, learn_tokenizer
 from sacrebleu.metrics import BLEU
 
 import keras_transformer as kt
+from keras_transformer.training.workers import Workers
 
 STRATEGIES = "train on one device, on all GPUs of this machine, or on the machines that TF_CONFIG names"
 
@@ -50,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("train_pt_en: interrupted", file=sys.stderr)
         return 130
-    except (ValueError, TypeError, RuntimeError, OSError, ImportError) as error:
+    except (ValueError, TypeError, RuntimeError, OSError, ImportError, FloatingPointError) as error:
         if args.traceback:
             raise
         print(f"train_pt_en: {' '.join(str(error).split())}", file=sys.stderr)
@@ -68,10 +69,12 @@ def run(args: argparse.Namespace) -> None:
         "max_length",
         "num_beams",
         "pairs",
+        "patience",
         "warmup_steps",
     ):
-        if getattr(args, name) < 1:
-            raise ValueError(f"--{name.replace('_', '-')} must be 1 or more. Received: {getattr(args, name)}")
+        value = getattr(args, name)
+        if value is not None and value < 1:
+            raise ValueError(f"--{name.replace('_', '-')} must be 1 or more. Received: {value}")
     run_directory = Path(args.run_directory)
     check_outputs(run_directory)
     began = time.monotonic()
@@ -114,9 +117,8 @@ def make_strategy(args: argparse.Namespace) -> tf.distribute.Strategy:
 
 
 def is_chief(strategy: tf.distribute.Strategy) -> bool:
-    """Whether this process is the one that writes: the only one, or the first of several."""
-    resolver = strategy.cluster_resolver
-    return resolver is None or not resolver.task_id or resolver.task_type == "chief"
+    """Whether this process is the one that writes, as it is for the package's callbacks."""
+    return Workers(strategy).is_chief
 
 
 def report_progress() -> None:

@@ -1,6 +1,7 @@
 """From the sum of all replicas' gradients to new weights: accumulation, loss scale, clipping, optimizer, EMA."""
 
 import functools
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -92,6 +93,23 @@ class OptimizerUpdate:
             variables |= {"loss_scale": self.scaler.dynamic_scale, "skipped_updates": optimizer.skipped_updates}
         return {name: variable.numpy().item() for name, variable in variables.items()}
 
+    def is_lost(self, totals: Totals, norm: Tensor) -> Tensor:
+        """Whether a batch has neither a finite loss nor a finite gradient, and its update will be skipped.
+
+        It counts in no figure and moves no average: these would never be finite again, although the weights are.
+
+        Args:
+            totals: Over all replicas.
+            norm: The gradients' global norm.
+        """
+        if self.scaler is None:
+            return tf.constant(False)
+        return tf.logical_not(tf.math.is_finite(norm) | tf.math.is_finite(totals.loss))
+
+    def last_is_skipped(self) -> bool:
+        """Whether the last update was skipped."""
+        return bool(self.scaler and self.variables) and not math.isfinite(self.optimizer.gradient_norm.numpy())
+
     def __call__(self, gradients: Sequence[Tensor], totals: Totals, norm: Tensor) -> None:
         """Takes in a batch: assigns to all of this replica's variables.
 
@@ -101,9 +119,11 @@ class OptimizerUpdate:
             norm: The gradients' global norm, from outside this function: on the CPU XLA is slow at such sums.
         """
         optimizer = self.optimizer
-        optimizer.loss_sum.assign_add(tf.cast(totals.loss, "float64"))
-        optimizer.real_elements.assign_add(tf.cast(totals.weight, "float64"))
-        optimizer.elements.assign_add(totals.elements)
+        lost = self.is_lost(totals, norm)
+        counted = Totals(*(tf.where(lost, tf.zeros_like(total), total) for total in totals))
+        optimizer.loss_sum.assign_add(tf.cast(counted.loss, "float64"))
+        optimizer.real_elements.assign_add(tf.cast(counted.weight, "float64"))
+        optimizer.elements.assign_add(counted.elements)
         weight = tf.cast(totals.weight, "float32")
         if self.accumulate == 1:
             self._update([_mean(gradient, weight) for gradient in gradients], _mean(norm, weight))

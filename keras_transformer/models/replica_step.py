@@ -87,6 +87,9 @@ class StepFunction:
         gradients = _dense(tape.gradient(objective, watched), model.trainable_variables) if self.training else []
         if scale is not None:
             gradients = [gradient / tf.cast(scale, gradient.dtype) for gradient in gradients]
+        if gradients and model.distribute_strategy.num_replicas_in_sync > 1:
+            # Of a slice without elements: where a layer takes a mean over the rows they are NaN.
+            gradients = tf.cond(totals.elements > 0, lambda: gradients, lambda: list(map(tf.zeros_like, gradients)))
         self.state_variables = scope.updated
         return gradients, totals, scope.new_values()
 

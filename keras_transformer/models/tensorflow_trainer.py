@@ -2,6 +2,7 @@
 
 import inspect
 import logging
+import math
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -10,7 +11,7 @@ import keras
 import tensorflow as tf
 
 from keras_transformer.models.optimizer_update import OptimizerUpdate
-from keras_transformer.models.replica_step import StepFunction, Totals, in_each_replica
+from keras_transformer.models.replica_step import Result, StepFunction, Totals, in_each_replica
 
 Tensor = Any
 
@@ -82,18 +83,22 @@ class TensorFlowTrainer:
         step = StepFunction(self, training=True, jit_compile=self.jit_compile)
         result = step.run(data, self.optimizer_update.scale())
         gradients, totals = _sum_over_replicas((result.gradients, result.totals))
-        state = self._same_in_all_replicas(step.state_variables, result.state)
+        norm = tf.linalg.global_norm(gradients)
+        lost = self.optimizer_update.is_lost(totals, norm)
+        state = [
+            tf.where(lost, before, new) if new.dtype.is_floating else new
+            for before, new in zip(_values(step.state_variables), self._merged_state(step, result), strict=True)
+        ]
 
         def update(gradients: list[Tensor], totals: Totals, norm: Tensor, state: list[Tensor]) -> None:
             _assign(step.state_variables, state)
             self.optimizer_update(gradients, totals, norm)
 
-        norm = tf.linalg.global_norm(gradients)
         self._in_each_replica(update, self.jit_compile, gradients, totals, norm, state)
 
     def test_step(self: Any, data: Any) -> None:
         step = StepFunction(self, training=False, jit_compile=self.jit_compile)
-        state = step.run(data).state
+        state = self._merged_state(step, step.run(data))
         self._in_each_replica(lambda state: _assign(step.state_variables, state), False, state)
 
     def _in_each_replica(self: Any, function: Callable[..., None], jit_compile: bool, *arguments: Any) -> None:
@@ -102,21 +107,35 @@ class TensorFlowTrainer:
 
         in_each_replica(self.variables[0], compiled if jit_compile else function, *arguments)
 
-    def _same_in_all_replicas(self: Any, variables: list[keras.Variable], values: list[Tensor]) -> list[Tensor]:
-        """The replicas' mean of what must be equal in all of them, moving averages for example.
+    def _merged_state(self: Any, step: StepFunction, result: Result) -> list[Tensor]:
+        """New values of the step's state, with the replicas' mean of what must be equal in all, moving averages say.
 
-        Metrics are kept apart, since they are summed when read; seeds and counters are whole numbers, equal anyway.
+        A replica whose slice has no elements is left out of it: the mean of nothing is NaN. What is kept apart until it
+        is read, as metrics are, stays so; seeds are equal anyway.
         """
-        metrics = {id(variable) for variable in self.metrics_variables}
-        context = tf.distribute.get_replica_context()
-        if context.num_replicas_in_sync == 1:
-            return values
-        return [
-            context.all_reduce(tf.distribute.ReduceOp.MEAN, value)
-            if value.dtype.is_floating and id(variable) not in metrics
-            else value
-            for variable, value in zip(variables, values, strict=True)
+        seeds = {id(generator.state) for generator in self._all_seed_generators()}
+        state = list(result.state)
+        shared = [
+            place
+            for place, variable in enumerate(step.state_variables)
+            if variable.synchronization != "on_read" and id(variable) not in seeds
         ]
+        if not shared or self.distribute_strategy.num_replicas_in_sync == 1:
+            return state
+        for place in shared:
+            _check_mean_is_meant(step.state_variables[place])
+        present = result.totals.elements > 0
+        summands = []
+        for place in shared:
+            value = state[place] if state[place].dtype.is_floating else tf.cast(state[place], tf.int64)
+            summands.append(tf.where(present, value, tf.zeros_like(value)))
+        sums, count = _sum_over_replicas((summands, tf.cast(present, tf.int64)))
+        before = _values(step.state_variables)
+        for place, sum_ in zip(shared, sums, strict=True):
+            divisor = tf.cast(tf.maximum(count, 1), sum_.dtype)
+            mean = sum_ / divisor if sum_.dtype.is_floating else sum_ // divisor
+            state[place] = tf.where(count > 0, tf.cast(mean, before[place].dtype), before[place])
+        return state
 
     def make_train_function(self: Any, force: bool = False) -> None:
         if self.train_function is None or force:
@@ -150,6 +169,14 @@ class TensorFlowTrainer:
 
         return function
 
+    def get_metrics_result(self: Any) -> dict[str, Tensor]:
+        """Keras' own. Where all of an epoch's batches are lost (`OptimizerUpdate.is_lost`) its loss is NaN, not 0."""
+        results = super().get_metrics_result()  # type: ignore[misc]
+        skipped = tf.executing_eagerly() and "loss" in results and self.optimizer_update.last_is_skipped()
+        if skipped and not _values([self._loss_tracker.count])[0]:
+            results["loss"] = tf.constant(math.nan)
+        return results
+
     def skip_batches(self: Any, count: int) -> None:
         """Has the next `count` training batches drawn and dropped: they were trained before an interruption."""
         self._batches_to_skip = count
@@ -175,8 +202,9 @@ class TensorFlowTrainer:
 
         Returns:
             `updates`; `loss_sum`, `real_elements` (the sums of weighted losses and of weights) and `elements` (padding
-            included), of all batches; `learning_rate` and `gradient_norm` (before clipping) of the last update; and,
-            where the loss is scaled, `loss_scale` and `skipped_updates`.
+            included), of all batches but those that a skipped update left without a finite loss; `learning_rate` and
+            `gradient_norm` (before clipping) of the last update; and, where the loss is scaled, `loss_scale` and
+            `skipped_updates`.
         """
         return self.optimizer_update.statistics()
 
@@ -234,6 +262,19 @@ def _trace_for_all_shapes(function: Any, data: Any) -> None:
     shapes = [spec.shape for spec in tf.nest.flatten(data.element_spec, expand_composites=True)]
     if all(shape.rank is not None for shape in shapes):
         function.get_concrete_function(data.element_spec)
+
+
+def _check_mean_is_meant(variable: keras.Variable) -> None:
+    if variable.aggregation in ("sum", "only_first_replica"):
+        raise ValueError(
+            f"{variable.path} has aggregation={variable.aggregation!r}, and a step on several replicas ends in their "
+            "mean: leave `aggregation` out; or, for a sum, keep it apart until it is read, as metrics are, by "
+            "`keras.Variable(..., aggregation='sum', synchronization='on_read')`."
+        )
+
+
+def _values(variables: list[keras.Variable]) -> list[Tensor]:
+    return [tf.convert_to_tensor(variable.value) for variable in variables]
 
 
 def _assign(variables: list[keras.Variable], values: list[Tensor]) -> None:

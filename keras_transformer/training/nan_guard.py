@@ -1,4 +1,4 @@
-"""Stops when the loss is no number, and says where."""
+"""Stops when the loss or its gradient is no number, and says where."""
 
 import inspect
 import math
@@ -11,10 +11,15 @@ from keras_transformer.training.trained_model import updates_made
 
 SHOWN_PAIRS = 3
 SHOWN_CHARACTERS = 60
+SMALLEST_SCALE = 2.0**-14  # float16's least normal number, 29 skipped updates below where Keras begins
 
 
 class StopOnNaN(keras.callbacks.Callback):
     """Ends training with an error at the first batch whose loss is NaN or infinite, and names that batch's pairs.
+
+    So it does where the loss is finite and its gradient is not, for a model that knows its gradient's norm
+    (`DistributedModel`): the next batch's loss would be NaN, of a batch that is not at fault. Where the loss is scaled
+    such updates are skipped: there it ends training when a scale below 2^-14 did not help.
 
     Put it first in the list of callbacks: then nothing is saved, translated or written of that batch.
 
@@ -25,8 +30,8 @@ class StopOnNaN(keras.callbacks.Callback):
 
     Raises:
         TypeError: If `dataset` cannot tell the pairs of a batch.
-        FloatingPointError: In `fit`, when the loss is not finite: in one line the number of optimizer updates, epoch
-            and batch, the batch's pairs, the last good checkpoint and what to do.
+        FloatingPointError: In `fit`, when loss or gradient is not finite: in one line the number of optimizer updates,
+            epoch and batch, the batch's pairs, the last good checkpoint and what to do.
 
     Example:
         >>> def train(model, dataset):
@@ -45,6 +50,7 @@ class StopOnNaN(keras.callbacks.Callback):
         self._found: Any = None
         self._epoch = 0
         self._first_batch = 0
+        self._updates = 0  # made before this batch
 
     def set_callbacks(self, callbacks: Sequence[keras.callbacks.Callback]) -> None:
         """Takes the list that this callback runs in; `DistributedModel.fit` gives it before the training begins."""
@@ -64,13 +70,30 @@ class StopOnNaN(keras.callbacks.Callback):
 
     def on_train_batch_begin(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         self._first_batch = batch
+        self._updates = updates_made(self.model)
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         loss = (logs or {}).get("loss")
         if loss is not None and not math.isfinite(loss):
-            raise FloatingPointError(self._message(float(loss), self._first_batch, batch))
+            raise FloatingPointError(self._message(f"The loss is {float(loss)}", self._first_batch, batch))
+        fault = self._fault_of_the_gradient()
+        if fault:  # any of the batches that were accumulated for it
+            first = max(0, self._first_batch + 1 - self.model.optimizer_update.accumulate)
+            raise FloatingPointError(self._message(fault, first, batch))
 
-    def _message(self, loss: float, first: int, last: int) -> str:
+    def _fault_of_the_gradient(self) -> str | None:
+        """Of the update that this batch has ended in, or that was skipped at too small a scale."""
+        if not hasattr(self.model, "training_statistics"):
+            return None
+        statistics = self.model.training_statistics()
+        norm, scale = statistics["gradient_norm"], statistics.get("loss_scale")
+        if math.isfinite(norm):
+            return None
+        if scale is not None:
+            return f"The gradient's norm is {norm} at a loss scale of {scale}" if scale < SMALLEST_SCALE else None
+        return f"The gradient's norm is {norm}" if statistics["updates"] > self._updates else None
+
+    def _message(self, fault: str, first: int, last: int) -> str:
         if self.dataset is not None:  # the last execution of an epoch may be of fewer batches than its number says
             last = min(last, max(first, len(self.dataset) - 1))
         batches = f"batch {first + 1}" if first == last else f"batches {first + 1} to {last + 1}"
@@ -80,7 +103,7 @@ class StopOnNaN(keras.callbacks.Callback):
         else:
             checkpoint = checkpointing.last_good or "none yet"
         return (
-            f"The loss is {loss} at update {updates_made(self.model)}, in {batches} of epoch "
+            f"{fault} at update {updates_made(self.model)}, in {batches} of epoch "
             f"{self._epoch + 1}. Pairs trained on there: {self._pairs(range(first, last + 1))}. Last good checkpoint: "
             f"{checkpoint}. Look at the pairs; if nothing is wrong with them, lower the learning rate or its `scale`, "
             "or clip gradients (`global_clipnorm=1.0`), and go on from that checkpoint."

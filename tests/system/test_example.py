@@ -4,11 +4,13 @@ import contextlib
 import gzip
 import importlib.util
 import io
+import json
 import logging
 import os
 import re
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import matplotlib.image
@@ -259,6 +261,7 @@ def test_no_file_is_ignored_in_silence(refuse, files, arguments):
         (("--label-smoothing", "-1"), r"label_smoothing.*-1"),
         (("--warmup-steps", "0"), r"warmup.steps.*0"),
         (("--accumulate", "0"), r"accumulate.*0"),
+        (("--patience", "0"), r"--patience must be 1 or more\. Received: 0"),
         (("--strategy", "cloud"), r"--strategy: invalid choice: 'cloud'"),
         (("--mixed-precision", "int8"), r"--mixed-precision: invalid choice: 'int8'"),
     ],
@@ -266,6 +269,66 @@ def test_no_file_is_ignored_in_silence(refuse, files, arguments):
 def test_an_impossible_setting_is_named(refuse, files, arguments, message):
     line = refuse("--source-file", files[0], "--target-file", files[1], "--vocabulary-size", "290", *arguments)
     assert re.search(message, line), line
+
+
+@pytest.mark.parametrize("content", ['{"preset": ', "[]", ""])
+def test_a_damaged_run_is_named(refuse, files, tmp_path, content):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "tokenizer.model").touch()
+    (tmp_path / "run" / "run.json").write_text(content, encoding="utf-8")
+    line = refuse("--source-file", files[0], "--target-file", files[1], "--vocabulary-size", 290)
+    assert f"{tmp_path / 'run' / 'run.json'} is damaged: give another --run-directory, or --no-resume" in line
+
+
+def test_a_run_is_noted_whole_or_not_at_all(refuse, files, tmp_path, monkeypatch):
+    write_text = Path.write_text
+
+    def until_the_disk_is_full(path, text, **options):
+        if not path.name.startswith("run.json"):
+            return write_text(path, text, **options)
+        path.write_bytes(text[:9].encode())
+        raise OSError(28, "No space left on device", str(path))
+
+    monkeypatch.setattr(Path, "write_text", until_the_disk_is_full)
+    line = refuse("--source-file", files[0], "--target-file", files[1], "--vocabulary-size", 290)
+    assert "No space left on device" in line
+    assert not (tmp_path / "run" / "run.json").exists()
+
+
+def test_checkpoints_that_cannot_be_removed_are_named(refuse, files, tmp_path):
+    """They would go on under the new tokenizer."""
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "checkpoints").symlink_to(tmp_path / "elsewhere")  # which `rmtree` does not take
+    line = refuse("--source-file", files[0], "--target-file", files[1], "--vocabulary-size", 290, "--no-resume")
+    assert re.search(r"run/checkpoints cannot be removed \(.*\): give another --run-directory", line)
+
+
+@pytest.mark.slow
+def test_a_loss_that_is_no_number_is_one_line(run_small, files, tmp_path):
+    own = ["--source-file", files[0], "--target-file", files[1], "--vocabulary-size", 290, *TINY]
+    result = run_small(*own, "--learning-rate-scale", "1e38", "--run-directory", tmp_path / "run")
+    assert result.returncode == 2
+    (line,) = [line for line in result.stderr.splitlines() if line.startswith("train_pt_en")]
+    assert re.match(r"train_pt_en: The (loss|gradient's norm) is (nan|inf) at update \d+, in batch \d+ of", line)
+
+
+@pytest.mark.parametrize(
+    ("jobs", "task", "chief"),
+    [
+        (["worker", "worker"], ("worker", 0), True),
+        (["worker", "worker"], ("worker", 1), False),
+        (["chief", "worker"], ("chief", 0), True),
+        (["chief", "worker"], ("worker", 0), False),
+        (["worker"], ("worker", 0), True),
+    ],
+)
+def test_one_process_writes(example, monkeypatch, jobs, task, chief):
+    cluster = {job: [f"127.0.0.1:{4000 + place}" for place, one in enumerate(jobs) if one == job] for job in jobs}
+    monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": cluster, "task": {"type": task[0], "index": task[1]}}))
+    strategy = types.SimpleNamespace(cluster_resolver=tf.distribute.cluster_resolver.TFConfigClusterResolver())
+    assert example.is_chief(strategy) is chief
+    assert example.is_chief(tf.distribute.get_strategy())
 
 
 def test_pairs_of_the_sample_must_be_some(refuse):

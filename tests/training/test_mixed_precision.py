@@ -133,6 +133,64 @@ def test_an_overflow_on_one_replica_skips_the_update_on_all(replicas, accumulate
         assert_replicas_are_equal(model)
 
 
+def without_a_loss(model):
+    """A batch whose activations are no numbers on the last replica, for a token that no other batch has."""
+    table = np.array(model.embedding.embeddings)
+    table[0] = 1e5  # no float16
+    model.embedding.embeddings.assign(table)
+    x, y, weights = good(model.distribute_strategy.num_replicas_in_sync)
+    x[-1, -1] = 0
+    return x, y, weights
+
+
+class LossAfterEachBatch(keras.callbacks.Callback):
+    def __init__(self):
+        super().__init__()
+        self.losses = []
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.losses.append(float(logs["loss"]))
+
+
+@pytest.mark.parametrize(
+    ("replicas", "accumulate", "jit_compile"),
+    [(1, 1, False), (1, 2, False), (2, 1, False), (2, 2, False), pytest.param(2, 1, True, marks=pytest.mark.slow)],
+)
+def test_a_batch_without_a_finite_loss_counts_nowhere(replicas, accumulate, jit_compile):
+    """Weights, moving averages and figures are those of a training without it."""
+    make = scaled(2.0**11, gradient_accumulation_steps=accumulate if accumulate > 1 else None)
+    options = {"dtype": "mixed_float16", "batch_norm": True, "compile_options": {"jit_compile": jit_compile}}
+    skipping, other = tagger(replicas, make, **options), tagger(replicas, make, **options)
+    bad = without_a_loss(skipping)
+    without_a_loss(other)
+    before, after = [good(replicas)] * accumulate, [batch(*[7] * replicas)] * accumulate
+    filler = [batch(*[0] * replicas)] * (accumulate - 1)  # the other half of the skipped update
+    heard = LossAfterEachBatch()
+    logs = fit(skipping, together(*before, bad, *filler, *after), len(bad[0]), callbacks=[heard])
+    assert logs == pytest.approx(train(other, *before, *after), rel=1e-3)
+    assert np.isfinite(heard.losses).all()
+    ours, theirs = skipping.training_statistics(), other.training_statistics()
+    assert (ours["updates"], ours["skipped_updates"]) == (2, 1)
+    for name in ("updates", "loss_sum", "real_elements"):
+        assert ours[name] == pytest.approx(theirs[name], rel=1e-3), name
+    if accumulate == 1:  # the filler moves the averages, and has elements
+        assert ours["elements"] == theirs["elements"]
+        assert_same_weights(skipping, other, atol=1e-3)
+    for variable, expected in zip(skipping.trainable_variables, other.trainable_variables, strict=True):
+        np.testing.assert_allclose(np.array(variable.value), np.array(expected.value), atol=1e-3)
+    assert all(np.isfinite(weight).all() for weight in skipping.get_weights())
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_the_loss_of_an_epoch_without_any_is_no_number(replicas):
+    """0 would be the best that there ever was."""
+    model = tagger(replicas, dtype="mixed_float16")
+    bad = without_a_loss(model)
+    assert np.isnan(train(model, bad, bad)["loss"])
+    assert model.training_statistics()["skipped_updates"] == 2
+    assert np.isfinite(train(model, good(replicas))["loss"])
+
+
 @pytest.mark.parametrize("bad", [np.inf, np.nan])
 def test_after_a_skipped_update_it_is_as_if_there_had_been_none(bad):
     """A weight that is no number, on one replica, in the second of an update's two batches."""

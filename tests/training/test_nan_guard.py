@@ -1,4 +1,4 @@
-"""A loss that is no number ends training, and the error names update, epoch, batch, pairs and checkpoint."""
+"""A loss, or its gradient, that is no number ends training: the error names update, epoch, batch, pairs, checkpoint."""
 
 import re
 import types
@@ -44,15 +44,24 @@ def dataset(tokenizer):
 
 @pytest.fixture
 def make_model(tokenizer):
-    def make(**options):
+    def make(kind=kt.Transformer, dtype="float32", optimizer="sgd", **options):
         size = tokenizer.vocabulary_size
         sizes = {"num_encoder_layers": 1, "num_decoder_layers": 1, "d_model": 8, "num_heads": 2, "d_ff": 8}
-        model = kt.Transformer(size, size, **sizes, dropout=0.0, share_embeddings=False)
+        model = kind(size, size, **sizes, dropout=0.0, share_embeddings=False, dtype=dtype)
         model.build()
-        model.compile("sgd", loss=kt.SmoothedCrossentropy(), jit_compile=False, **options)
+        model.compile(optimizer, loss=kt.SmoothedCrossentropy(), jit_compile=False, **options)
         return model
 
     return make
+
+
+class WithRoots(kt.Transformer):
+    """The loss of a source token whose embedding is all zeros is finite, and its gradient, of a root at 0, is not."""
+
+    def call(self, inputs, **options):
+        rows = keras.ops.take(self.source_embedding.embeddings, inputs["encoder_token_ids"], axis=0)
+        self.add_loss(1e-6 * keras.ops.sum(keras.ops.sqrt(keras.ops.sum(rows**2, axis=-1))))
+        return super().call(inputs, **options)
 
 
 def poison(model, ids, value):
@@ -96,6 +105,38 @@ def test_the_poisoned_pair_is_named(make_model, dataset, poison_ids):
     assert f"line {POISONED_LINE}: 'gato {POISON}' | 'a poisoned cat'" in message
     assert len(re.findall(r"line \d+:", message)) == len(dataset.batch_pairs(2, index)) <= 2
     assert "more" not in message
+
+
+def test_a_gradient_that_is_no_number_is_its_own_batchs(make_model, dataset, poison_ids):
+    """The next batch has the first loss that is none."""
+    model = make_model(WithRoots)
+    poison(model, poison_ids, 0.0)
+    index = poisoned_batch(dataset, poison_ids, epoch=0)
+    assert index < 9
+    message = raised_by(model, dataset, kt.StopOnNaN(dataset))
+    assert f"The gradient's norm is nan at update {index + 1}, in batch {index + 1} of epoch 1." in message
+    assert f"line {POISONED_LINE}: 'gato {POISON}' | 'a poisoned cat'" in message
+
+
+def test_all_batches_of_a_gradient_are_named(make_model, dataset, poison_ids):
+    """Any of those that are accumulated for it may be at fault."""
+    model = make_model(WithRoots, optimizer=keras.optimizers.SGD(gradient_accumulation_steps=5))
+    poison(model, poison_ids, 0.0)
+    update = poisoned_batch(dataset, poison_ids, epoch=0) // 5 + 1
+    named = f"The gradient's norm is nan at update {update}, in batches {5 * update - 4} to {5 * update} of epoch 1."
+    assert named in raised_by(model, dataset, kt.StopOnNaN(dataset))
+
+
+def test_an_update_that_is_skipped_ends_nothing_but_all_of_them_do(make_model, dataset, poison_ids):
+    """In half precision a gradient that is no number costs an update, and halves the scale, 2^15 at first."""
+    model = make_model(WithRoots, dtype="mixed_float16")
+    poison(model, poison_ids, 0.0)
+    model.fit(dataset, epochs=2, callbacks=[kt.StopOnNaN(dataset)], verbose=0)
+    statistics = model.training_statistics()
+    assert (statistics["updates"], statistics["skipped_updates"], statistics["loss_scale"]) == (18, 2, 2.0**13)
+    poison(model, list(range(VOCABULARY)), 0.0)
+    message = raised_by(model, dataset, kt.StopOnNaN(dataset))
+    assert f"The gradient's norm is nan at a loss scale of {2.0**-15} at update 18, in batch 8 of epoch 3." in message
 
 
 @pytest.mark.parametrize(("first", "last"), [(4, 7), (8, 9)])

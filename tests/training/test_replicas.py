@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from replicas import strategy
-from taggers import assert_same_weights, copies, fit, rows, tagger
+from taggers import Tagger, assert_same_weights, copies, fit, rows, tagger
 
 import keras_transformer as kt
 
@@ -22,7 +22,8 @@ def accumulating(batches, rate=0.5):
 def twenty_updates(replicas, missing, accumulate, compile_options):
     """20 updates on batches of 8 rows, and on one device on batches that are `accumulate` times larger.
 
-    `missing` rows of the last batch: 0, 6 or 7 leave none, two or three of four replicas without any.
+    `missing` rows of the last batch: 0, 6 or 7 leave none, two or three of four replicas without any; 3 leave two
+    replicas 3 rows and 2.
     """
     data = rows(160 * accumulate - missing)
     expected, model = (
@@ -42,7 +43,7 @@ def twenty_updates(replicas, missing, accumulate, compile_options):
 
 @pytest.mark.parametrize(
     ("replicas", "missing", "accumulate"),  # each value of one with each of another
-    [(1, 0, 1), (1, 6, 2), (1, 7, 4), (2, 0, 2), (2, 6, 4), (2, 7, 1), (4, 0, 4), (4, 6, 1), (4, 7, 2)],
+    [(1, 0, 1), (1, 6, 2), (1, 7, 4), (2, 0, 2), (2, 6, 4), (2, 7, 1), (4, 0, 4), (4, 6, 1), (4, 7, 2), (2, 3, 1)],
 )
 def test_twenty_updates_are_those_of_one_device_on_the_whole_batch(replicas, missing, accumulate):
     twenty_updates(replicas, missing, accumulate, {})
@@ -50,7 +51,7 @@ def test_twenty_updates_are_those_of_one_device_on_the_whole_batch(replicas, mis
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("replicas", "missing", "accumulate"), [(1, 6, 2), (2, 0, 1), (2, 6, 2), (2, 7, 1), (4, 7, 4)], ids=str
+    ("replicas", "missing", "accumulate"), [(1, 6, 2), (2, 0, 1), (2, 3, 2), (2, 6, 2), (2, 7, 1), (4, 7, 4)], ids=str
 )
 def test_so_they_are_under_xla(replicas, missing, accumulate):
     twenty_updates(replicas, missing, accumulate, XLA)
@@ -178,6 +179,69 @@ def test_moving_averages_are_the_replicas_mean(jit_compile):
         first, second = copies(variable)
         assert (first == second).all()
         assert np.abs(first - (variable.name == "moving_variance")).max() > 0.001, "it moved"
+
+
+@pytest.mark.parametrize("jit_compile", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_a_replica_without_rows_has_no_part_in_moving_averages(jit_compile):
+    """Of 17 rows the last batch is one: the second replica normalizes by the mean of nothing, which is NaN."""
+    options = {"batch_norm": True, "compile_options": {"jit_compile": jit_compile}}
+    one, two = tagger(**options), tagger(2, **options)
+    fit(two, rows(16))
+    one.set_weights(two.get_weights())
+    last = tuple(part[16:] for part in rows(17))
+    assert fit(two, last) == pytest.approx(fit(one, last), rel=1e-5)
+    assert_same_weights(two, one)
+    for variable in two.variables:
+        first, second = copies(variable)
+        np.testing.assert_array_equal(first, second, err_msg=variable.path)
+        assert np.isfinite(first).all(), variable.path
+
+
+class Counting(Tagger):
+    """Counts steps, and the rows that it trains on: as it is told, and apart until it is read."""
+
+    def __init__(self, **options):
+        super().__init__()
+        self.steps = self.add_weight(shape=(), dtype="int32", trainable=False)
+        self.counted = self.add_weight(shape=(), dtype="int32", trainable=False, **options)
+        self.apart = keras.Variable(0.0, trainable=False, aggregation="sum", synchronization="on_read")
+
+    def call(self, x, training=None):
+        if training:
+            count = keras.ops.shape(x)[0]
+            self.steps.assign_add(1)
+            self.counted.assign_add(keras.ops.cast(count, "int32"))
+            self.apart.assign_add(keras.ops.cast(count, "float32"))
+        return super().call(x, training=training)
+
+
+def counting(replicas=2, **options):
+    with strategy(replicas).scope():
+        model = Counting(**options)
+        model(np.zeros((1, 5), "int32"))
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        model.compile(keras.optimizers.SGD(0.5), loss=loss, jit_compile=False)
+    return model
+
+
+def test_whole_numbers_are_the_replicas_mean_and_stay_equal():
+    model = counting()
+    fit(model, rows(13))
+    assert [copy.item() for copy in copies(model.counted)] == [6, 6], "4 and 4, then 7 and 6"
+    fit(model, rows(1))
+    assert [copy.item() for copy in copies(model.counted)] == [7, 7], "one more, and none"
+    assert [copy.item() for copy in copies(model.steps)] == [3, 3]
+    assert model.apart.value.read_value().numpy() == 14
+
+
+@pytest.mark.parametrize("aggregation", ["sum", "only_first_replica"])
+def test_what_is_no_mean_is_refused(aggregation):
+    one, two = (counting(replicas, aggregation=aggregation) for replicas in (1, 2))
+    fit(one, rows(13))
+    assert one.counted.numpy() == 13
+    with pytest.raises(ValueError, match=f"has aggregation='{aggregation}'.*leave `aggregation` out") as caught:
+        fit(two, rows(13))
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("replicas", [1, 2])
