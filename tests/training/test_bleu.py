@@ -3,7 +3,6 @@
 import json
 import logging
 import os
-import socket
 import subprocess
 import sys
 import textwrap
@@ -12,6 +11,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from ports import free_ports
 from replicas import strategy
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
@@ -373,10 +373,7 @@ WORKER = """
 
 @pytest.mark.slow
 def test_two_workers_have_the_chiefs_scores_and_the_chief_alone_writes(tmp_path):
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
-    ports = ",".join(str(one.getsockname()[1]) for one in sockets)
-    for one in sockets:
-        one.close()
+    ports = ",".join(free_ports())
     environment = {
         **os.environ,
         "PYTHONPATH": os.path.dirname(os.path.dirname(kt.__file__)),

@@ -7,7 +7,6 @@ import math
 import os
 import pathlib
 import re
-import socket
 import subprocess
 import sys
 import time
@@ -16,6 +15,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from ports import free_ports
 from replicas import strategy
 from tensorboard.plugin_util import markdown_to_safe_html
 
@@ -588,10 +588,7 @@ print(watch.get_state()["written"])
 
 @pytest.mark.slow
 def test_of_two_workers_the_chief_writes_and_none_waits_for_ever(tmp_path):
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
-    ports = ",".join(str(taken.getsockname()[1]) for taken in sockets)
-    for taken in sockets:
-        taken.close()
+    ports = ",".join(free_ports())
     environment = {**os.environ, "PYTHONPATH": str(pathlib.Path(kt.__file__).parents[1]), "TF_CPP_MIN_LOG_LEVEL": "2"}
     workers = [
         subprocess.Popen(
