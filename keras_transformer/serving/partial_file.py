@@ -87,7 +87,7 @@ class PartialFile(Stream):
     def _go_on(self, before: dict[str, Any], source: BinaryIO, source_name: str) -> None:
         """Reads the lines that are done, and begins after what has come of them."""
         for name, value in self.how.items():
-            if before["lines"] and before["how"].get(name) != value:
+            if before["how"].get(name) != value:
                 raise self._refused(f"was begun with {name}={before['how'].get(name)}, not {value}")
         for line in itertools.islice(source, before["lines"]):
             self._count([line])
@@ -102,14 +102,17 @@ class PartialFile(Stream):
         return os.fstat(self.file.fileno()).st_size
 
     def _read_journal(self) -> dict[str, Any]:
+        nothing = {"how": self.how, "lines": 0, "read": self.read_hash.hexdigest(), "bytes": 0}
+        if not self.partial.exists() or not self.partial.stat().st_size:
+            return nothing
         if not self.journal.exists():
-            if self.partial.exists():
-                raise FileExistsError(f"{self.partial} is in the way: remove it, or write to another file.")
-            return {"how": self.how, "lines": 0, "read": self.read_hash.hexdigest(), "bytes": 0}
+            raise FileExistsError(f"{self.partial} is in the way: remove it, or write to another file.")
         try:
             before: dict[str, Any] = json.loads(self.journal.read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise self._refused(f"has a damaged journal, {self.journal.name}") from error
+        except ValueError:
+            before = {}
+        if not isinstance(before, dict) or set(before) != set(nothing):
+            raise self._refused(f"has a damaged journal, {self.journal.name}")
         return before
 
     def _write_journal(self) -> None:

@@ -169,13 +169,25 @@ def test_files_that_are_not_ours_or_damaged_are_left_alone(greedy_translator, so
     with pytest.raises(ValueError, match="is shorter than it was: remove it"):
         translate_file(greedy_translator, source, begun)
     partial.write_bytes(whole)
-    journal.write_text("{", encoding="utf-8")
-    with pytest.raises(ValueError, match=r"has a damaged journal, out\.txt\.partial\.json: remove it"):
-        translate_file(greedy_translator, source, begun)
+    for damaged in ("{", "[]", '{"scores": false}'):
+        journal.write_text(damaged, encoding="utf-8")
+        with pytest.raises(ValueError, match=r"has a damaged journal, out\.txt\.partial\.json: remove it"):
+            translate_file(greedy_translator, source, begun)
     journal.unlink()
     with pytest.raises(FileExistsError, match=r"out\.txt\.partial is in the way: remove it"):
         translate_file(greedy_translator, source, begun)
     assert partial.read_bytes() == whole
+
+
+@pytest.mark.parametrize("left", ["out.txt.partial", "out.txt.partial.json"])
+def test_where_nothing_is_made_yet_it_begins(greedy_translator, source, expected, begun, left):
+    """A kill between two files at the beginning, or between two renames at the end."""
+    for name in {"out.txt.partial", "out.txt.partial.json"} - {left}:
+        begun.with_name(name).unlink()
+    if left == "out.txt.partial":
+        os.truncate(begun.with_name(left), 0)
+    assert translate_file(greedy_translator, source, begun) == 72
+    assert lines(begun) == expected
 
 
 def test_lines_that_were_cut_are_said(greedy_translator, caplog):

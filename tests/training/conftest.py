@@ -1,5 +1,7 @@
 """A tiny model and batches with padding, filler rows and another number of real tokens in each."""
 
+import signal
+
 import keras
 import numpy as np
 import pytest
@@ -12,6 +14,13 @@ VOCABULARY = 19
 @pytest.fixture(autouse=True)
 def _seeded():
     keras.utils.set_random_seed(1)
+
+
+@pytest.fixture(autouse=True)
+def _no_handler_is_left():
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    assert signal.getsignal(signal.SIGTERM) == before
 
 
 @pytest.fixture

@@ -21,13 +21,6 @@ BATCHES = 5
 EPOCHS = 3
 
 
-@pytest.fixture(autouse=True)
-def _no_handler_is_left():
-    before = signal.getsignal(signal.SIGTERM)
-    yield
-    assert signal.getsignal(signal.SIGTERM) == before
-
-
 class Tagger(kt.DistributedModel):
     """A label for every token: as little to compile as can be."""
 

@@ -16,13 +16,6 @@ BATCHES = 5
 EPOCHS = 3
 
 
-@pytest.fixture(autouse=True)
-def _no_handler_is_left():
-    before = signal.getsignal(signal.SIGTERM)
-    yield
-    assert signal.getsignal(signal.SIGTERM) == before
-
-
 def dataset(seed=0, batch_size=8):
     options = tf.data.Options()
     options.autotune.enabled = False  # it can hold the end of `fit` back
