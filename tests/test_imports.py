@@ -164,6 +164,26 @@ def test_public_names_are_those_of_the_design():
     assert len(set(kt.__all__)) == len(kt.__all__)
 
 
+@pytest.mark.parametrize(("chosen", "kept"), [({}, True), ({"TF_CPU_ALLOCATOR_USE_BFC": "0"}, False)])
+def test_tensorflow_keeps_the_memory_of_tensors_unless_told_otherwise(chosen, kept):
+    printed = run_python(
+        """
+        import resource
+        import keras_transformer
+        import tensorflow as tf
+
+        tensor = tf.zeros((4096, 4096))  # 64 MB: 16,384 pages
+        tf.tanh(tensor)
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        for _ in range(5):
+            tf.tanh(tensor)
+        print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+        """,
+        **chosen,
+    )
+    assert (int(printed) < 16_384) == kept
+
+
 def test_an_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="Tokeniser"):
         kt.Tokeniser  # noqa: B018
