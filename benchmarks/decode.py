@@ -5,6 +5,7 @@ Random weights, sources of 32 tokens, 32 steps whatever the model would like (th
     python benchmarks/decode.py --size small --batch 32 --beams 4                  # plain graph, as a server runs it
     python benchmarks/decode.py --size small --batch 32 --beams 4 --jit-compile    # XLA
     python benchmarks/decode.py --size small --batch 1 --beams 1 --threads 1       # one thread is faster for one row
+    python benchmarks/decode.py --size small --at-once 2 --threads 1               # two batches, a core each
     python benchmarks/decode.py --size base --batch 32 --beams 4 --dtype bfloat16
     python benchmarks/decode.py --size small --batch 32 --beams 4 --steps 256      # longer translations
 
@@ -21,6 +22,7 @@ import resource
 import statistics
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -83,12 +85,15 @@ def random_search(args: argparse.Namespace) -> Callable[[], Any]:
         autograph=False,
     )
 
-    def call() -> int:
+    def call(_: int = 0) -> int:
         found = function(ids).numpy()
         assert (found[:, 0, :-1] > 3).all()  # no end before the last step
         return args.batch * args.steps
 
-    return call
+    if args.at_once == 1:
+        return call
+    pool = ThreadPoolExecutor(args.at_once)
+    return lambda: sum(pool.map(call, range(args.at_once)))
 
 
 def file_translation(args: argparse.Namespace) -> Callable[[], Any]:
@@ -141,7 +146,8 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=32, help="tokens of a translation (default: %(default)s)")
     parser.add_argument("--dtype", default="float32", help="a Keras dtype policy (default: %(default)s)")
     parser.add_argument("--jit-compile", action="store_true", help="compile the search with XLA")
-    parser.add_argument("--threads", type=int, help="of TensorFlow, within an operation and between operations")
+    parser.add_argument("--threads", type=int, help="of TensorFlow, within an operation")
+    parser.add_argument("--at-once", type=int, default=1, help="searches side by side (default: %(default)s)")
     parser.add_argument("--seconds", type=float, default=6.0, help="to measure (default: %(default)s)")
     parser.add_argument("--translator", type=Path, help="a saved translator or an export, instead of random weights")
     parser.add_argument("--file", type=Path, help="what it translates, a sentence a line")
@@ -149,7 +155,7 @@ def main() -> None:
     args = parser.parse_args()
     if args.threads:
         tf.config.threading.set_intra_op_parallelism_threads(args.threads)
-        tf.config.threading.set_inter_op_parallelism_threads(args.threads)
+        tf.config.threading.set_inter_op_parallelism_threads(max(args.threads, args.at_once))
     print(json.dumps(measure(args)))
 
 

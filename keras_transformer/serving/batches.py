@@ -1,11 +1,13 @@
-"""Many texts from Python: their sentences by length, a batch at a time, and back in the order given."""
+"""Many texts from Python: their sentences by length, in batches side by side, and back in the order given."""
 
 from __future__ import annotations
 
 import functools
+import os
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
 
 import numpy as np
 import tensorflow as tf
@@ -18,6 +20,8 @@ from keras_transformer.text.vocabulary import END_TOKEN_ID, PAD_TOKEN_ID
 PREFIX_STEP = 8  # lengths of prefixes are multiples of this: XLA compiles for each length
 MOST_FUNCTIONS = 64  # that are kept: a service may give each request a temperature of its own
 TEXTS_AT_ONCE = 4096  # tokenized together; their sentences are sorted by length
+Batch = TypeVar("Batch")
+Result = TypeVar("Result")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -79,13 +83,15 @@ class SearchInBatches:
             prefix_ids = self._prefix_ids(prefixes, sources.sentences.rows.numpy())
         lengths = (ids != PAD_TOKEN_ID).sum(axis=1)
         order = np.argsort(lengths, kind="stable")
-        found: list[tuple[Any, Any]] = []
-        for start in range(0, len(order), batch_size):
-            rows = order[start : start + batch_size]
+
+        def translated(rows: np.ndarray) -> tuple[tf.Tensor, tf.Tensor]:
             others = [] if prefix_ids is None else [tf.constant(prefix_ids[rows])]
             others += [] if seed is None else [tf.constant(seed, tf.int32)]
             target_ids, scores = search(tf.constant(ids[rows, : lengths[rows].max()]), *others)
-            found.append((to_texts(target_ids), scores))
+            return to_texts(target_ids), scores
+
+        starts = range(0, len(order), batch_size)
+        found = side_by_side(translated, [order[start : start + batch_size] for start in starts])
         back = np.argsort(order)
         translations, scores = (tf.gather(tf.concat(each, axis=0), back) for each in zip(*found, strict=True))
         outputs = self.graph.join(translations, scores, sources)
@@ -117,6 +123,19 @@ class SearchInBatches:
                 signature = [tf.TensorSpec([None, None], tf.int32), *others]
                 self._functions[key] = tf.function(search, input_signature=signature, autograph=False)
         return self._functions[key]
+
+
+def side_by_side(function: Callable[[Batch], Result], batches: Sequence[Batch]) -> list[Result]:
+    """`function` of every batch; on CPUs as many at a time as TensorFlow has threads between operations.
+
+    A step of a search is of operations so small that two cores gain little on one of them: two searches, a core each,
+    are done long before two in turn.
+    """
+    threads = tf.config.threading.get_inter_op_parallelism_threads() or os.cpu_count() or 1
+    if len(batches) <= 1 or threads == 1 or tf.config.list_physical_devices("GPU"):
+        return [function(batch) for batch in batches]
+    with ThreadPoolExecutor(min(threads, len(batches))) as pool:
+        return list(pool.map(function, batches))
 
 
 def check_texts(name: str, texts: Sequence[str]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -27,12 +28,12 @@ class CompiledSearch:
 
     def __init__(self, search: Callable[..., Any], empty_row: tuple[int, ...]) -> None:
         self.search = tf.function(search, jit_compile=True, autograph=False)
-        self.empty_row, self.shapes = empty_row, set[tuple]()
+        self.empty_row, self.shapes, self._lock = empty_row, set[tuple](), threading.Lock()
 
     def __call__(self, ids: tf.Tensor, *others: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         rows, length = ids.shape
         shape = (1 << max(rows - 1, 0).bit_length(), next((x for x in _LENGTHS if x >= length), length))
-        began, new = time.monotonic(), (shape, *(tuple(x.shape) for x in others)) not in self.shapes
+        began, number = time.monotonic(), self._number_of_new((shape, *(tuple(x.shape) for x in others)))
         filled = tf.pad(ids, [[0, 0], [0, shape[1] - length]])
         if shape[0] > rows:
             empty = tf.constant([[*self.empty_row, *[0] * (shape[1] - len(self.empty_row))]], tf.int32)
@@ -40,12 +41,18 @@ class CompiledSearch:
             # Of every row, or one number for all.
             others = tuple(tf.pad(x, [[0, shape[0] - rows], [0, 0]]) if len(x.shape) else x for x in others)
         target_ids, scores = self.search(filled, *others)
-        if new:
-            self.shapes.add((shape, *(tuple(x.shape) for x in others)))
+        if number:
             logger.info(
                 "XLA compiled the search for %d sentences of %d tokens in %.1f s: shape %d",
                 *shape,
                 time.monotonic() - began,
-                len(self.shapes),
+                number,
             )
         return target_ids[:rows], scores[:rows]
+
+    def _number_of_new(self, shapes: tuple) -> int:
+        """How many there are with these; 0 if they are known. Batches come from several threads."""
+        with self._lock:
+            known = shapes in self.shapes
+            self.shapes.add(shapes)
+            return 0 if known else len(self.shapes)

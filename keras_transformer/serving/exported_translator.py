@@ -6,11 +6,12 @@ import hashlib
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import tensorflow as tf
 
 from keras_transformer.layers.arguments import check_positive
-from keras_transformer.serving.batches import check_texts
+from keras_transformer.serving.batches import check_texts, side_by_side
 from keras_transformer.serving.hypothesis import Hypothesis
 
 
@@ -71,11 +72,14 @@ class ExportedTranslator:
             )
         signature = self._signatures["nbest" if num_hypotheses > 1 else "serving_default"]
         order = sorted(range(len(texts)), key=lambda index: len(texts[index]))
-        results: list[list[Hypothesis]] = [[] for _ in texts]
-        for start in range(0, len(order), batch_size):
-            rows = order[start : start + batch_size]
+        batches = [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
+
+        def translated(rows: list[int]) -> list[Any]:
             outputs = signature(text=tf.constant([texts[row] for row in rows]))
-            columns = [outputs[name].numpy().reshape(len(rows), -1) for name in ("translation", "score", "truncated")]
+            return [outputs[name].numpy().reshape(len(rows), -1) for name in ("translation", "score", "truncated")]
+
+        results: list[list[Hypothesis]] = [[] for _ in texts]
+        for rows, columns in zip(batches, side_by_side(translated, batches), strict=True):
             for row, translations, scores, (truncated,) in zip(rows, *columns, strict=True):
                 results[row] = [
                     Hypothesis(text.decode(), float(score), bool(truncated))

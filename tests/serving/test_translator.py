@@ -1,6 +1,8 @@
 """From text to text: a function of the sentence alone, whatever it comes with."""
 
 import itertools
+import os
+import threading
 
 import keras
 import numpy as np
@@ -44,6 +46,16 @@ def test_an_empty_sentence_stays_empty(request, name):
     (hypothesis,) = translator.translate([""])[0]
     assert np.isfinite(hypothesis.score)
     assert not hypothesis.truncated
+
+
+def test_batches_run_side_by_side_and_come_back_in_order(monkeypatch):
+    monkeypatch.setattr(os, "cpu_count", lambda: 3)
+    all_there = threading.Barrier(3)
+    assert batches.side_by_side(lambda batch: (all_there.wait(timeout=30), batch)[1], [3, 1, 2]) == [3, 1, 2]
+    assert batches.side_by_side(str, [7]) == ["7"]
+    assert batches.side_by_side(str, []) == []
+    with pytest.raises(ZeroDivisionError):
+        batches.side_by_side(lambda batch: 1 // batch, [1, 0, 1])
 
 
 def test_no_sentences_give_none(translator):
