@@ -80,16 +80,21 @@ def run_stand_in():
 
 
 @pytest.fixture(scope="session")
-def server(export, run_stand_in):
+def flags(export):
+    """For two cores, as in docs/serving.md."""
+    threads = ["--tensorflow_intra_op_parallelism=1", "--tensorflow_inter_op_parallelism=2"]
+    return ["--model_name=translator", f"--model_base_path={export.parent}", *threads]
+
+
+@pytest.fixture(scope="session")
+def server(flags, run_stand_in):
     """A stand-in without batching."""
-    flags = ["--model_name=translator", f"--model_base_path={export.parent}"]
     with run_stand_in(*flags) as running:
         yield running
 
 
 @pytest.fixture(scope="session")
-def batching_server(export, batching_file, run_stand_in):
+def batching_server(flags, batching_file, run_stand_in):
     """A stand-in that merges requests."""
-    flags = ["--model_name=translator", f"--model_base_path={export.parent}"]
     with run_stand_in(*flags, "--enable_batching", f"--batching_parameters_file={batching_file}") as running:
         yield running

@@ -45,11 +45,12 @@ MOST_WARMUP_RECORDS = 1000  # kMaxNumRecords in the server's warmup_consts.h
 class Servable:
     """One version of a model: a session on its graph, as in the server."""
 
-    def __init__(self, path, threads=0):
+    def __init__(self, path, threads):
         self.path, self.version = path, int(path.name)
         saved = saved_model_pb2.SavedModel.FromString((path / "saved_model.pb").read_bytes())
         self.signatures = dict(saved.meta_graphs[0].signature_def)
-        config = V1.ConfigProto(intra_op_parallelism_threads=threads, inter_op_parallelism_threads=threads)
+        intra, inter = threads
+        config = V1.ConfigProto(intra_op_parallelism_threads=intra, inter_op_parallelism_threads=inter)
         graph = tf.Graph()
         self.session = V1.Session(graph=graph, config=config)
         with graph.as_default():
@@ -98,7 +99,7 @@ class Servable:
 class Models:
     """The models of a configuration, each with its served versions."""
 
-    def __init__(self, config, batching=None, threads=0):
+    def __init__(self, config, batching=None, threads=(0, 0)):
         self.models, self.labels, self.batchers, self.warmed_up = {}, {}, {}, 0
         self.batching = batching
         for model in config.model_config_list.config:
@@ -217,6 +218,7 @@ def main():
     parser.add_argument("--enable_batching", action="store_true")
     parser.add_argument("--batching_parameters_file")
     parser.add_argument("--tensorflow_intra_op_parallelism", type=int, default=0)
+    parser.add_argument("--tensorflow_inter_op_parallelism", type=int, default=0)
     parser.add_argument("--end_with_stdin", action="store_true", help="end when standard input does, with the parent")
     args = parser.parse_args()
     config = model_server_config_pb2.ModelServerConfig()
@@ -229,7 +231,8 @@ def main():
         file = args.batching_parameters_file
         batching = read_parameters(Path(file).read_text(encoding="utf-8") if file else "")
     began = time.monotonic()
-    models = Models(config, batching, args.tensorflow_intra_op_parallelism)
+    threads = args.tensorflow_intra_op_parallelism, args.tensorflow_inter_op_parallelism
+    models = Models(config, batching, threads)
     _, port, rest = start(models, args.port, args.rest_api_port, args.rest_api_timeout_in_ms / 1000)
     loaded = sorted({"keras_transformer", "sentencepiece"} & sys.modules.keys())
     ready = {"port": port, "rest_api_port": rest.server_address[1], "needlessly_loaded": loaded}
