@@ -1,9 +1,13 @@
-"""What the command line says when it cannot: one line that names the remedy."""
+"""What the command line does in a process, and says when it cannot: one line that names the remedy."""
 
+import importlib
+import logging
+import tomllib
 from pathlib import Path
 
 import pytest
 
+import keras_transformer as kt
 from keras_transformer.serving.command_line import main
 
 
@@ -23,6 +27,40 @@ def refused(capsys):
         return message.removesuffix("\n")
 
     return refused
+
+
+def test_the_installed_command_is_this_one():
+    project = tomllib.loads((Path(kt.__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    module, _, name = project["scripts"]["keras-transformer"].partition(":")
+    assert getattr(importlib.import_module(module), name) is main
+
+
+def test_a_file_goes_to_standard_output_by_the_options_given(translator, sources, tmp_path, capsysbinary, caplog):
+    caplog.set_level(logging.INFO, logger="keras_transformer")
+    translator.save(tmp_path / "translator")
+    source = tmp_path / "source.txt"
+    source.write_text("\n".join(sources[:6]) + "\n", encoding="utf-8")
+
+    def output(*options):
+        assert main(["translate", str(tmp_path), str(source), *options]) == 0
+        return capsysbinary.readouterr().out.decode()
+
+    assert output() == "".join(f"{text}\n" for text in translator(sources[:6]))
+
+    def best(num_beams):
+        tokenizers = translator.source_tokenizer, translator.target_tokenizer
+        other = kt.Translator(translator.model, *tokenizers, num_beams=num_beams)
+        return [hypothesis for row in other.translate(sources[:6], num_hypotheses=4) for hypothesis in row]
+
+    expected = best(8)
+    assert [hypothesis.text for hypothesis in expected] != [hypothesis.text for hypothesis in best(4)]
+    for compiled in ([], ["--jit-compile"]):
+        caplog.clear()
+        rows = output("--num-beams", "8", "--nbest", "4", "--scores", "--batch-size", "2", *compiled).splitlines()
+        assert ("XLA compiled the search" in caplog.text) == bool(compiled)
+        scores, texts = zip(*(row.split("\t") for row in rows), strict=True)
+        assert list(texts) == [hypothesis.text for hypothesis in expected]
+        assert [float(score) for score in scores] == pytest.approx([h.score for h in expected], abs=1e-4)
 
 
 def test_what_is_no_translator_is_said_to_be_none(refused, tmp_path):

@@ -54,6 +54,36 @@ def test_streams_nbest_and_scores(translator, sources):
     assert [float(score) for score, _ in rows] == pytest.approx([h.score for h in best], abs=1e-4)
 
 
+class Echo:
+    """Stands in for a translator: every text is its own translation."""
+
+    def translate(self, texts, num_hypotheses=1, batch_size=32):
+        return [[Hypothesis(text, 0.0, False)] * num_hypotheses for text in texts]
+
+
+def test_no_more_is_read_than_what_is_written_soon():
+    """So a file of any length takes the memory of some lines."""
+    read = 0
+
+    def endless():
+        nonlocal read
+        while True:
+            read += 1
+            yield b"o gato dorme\n"
+
+    class Full(io.BytesIO):
+        def writelines(self, new):
+            new = list(new)
+            assert read - self.getvalue().count(b"\n") == len(new) == module.LINES_AT_ONCE
+            super().writelines(new)
+            if read > 10 * module.LINES_AT_ONCE:
+                raise OSError("no space left")
+
+    with pytest.raises(OSError, match="no space left"):
+        translate_file(Echo(), endless(), Full())
+    assert read == 11 * module.LINES_AT_ONCE
+
+
 def test_a_line_ends_at_a_newline_alone(greedy_translator):
     """U+2028, form feed and carriage return stand in a line."""
     target = io.BytesIO()
