@@ -54,7 +54,7 @@ class SearchInBatches:
             search: `search(ids)`, with the keyword `cache_class`; after the ids come the tokens of the prefixes or the
                 seed, where there are any.
             jit_compile: Whether XLA compiles the search.
-            batch_size: Sentences searched at once.
+            batch_size: Sentences of a batch.
             prefixes: As many beginnings of translations, or `None`.
             seed: Of a draw.
         """

@@ -50,7 +50,7 @@ def translate_file(
         target: A path, or a binary file object.
         num_hypotheses: n: as many lines for each line of the source, best first.
         scores: Whether each line begins with its score and a tab.
-        batch_size: Sentences searched at once.
+        batch_size: Sentences of a batch, as in `Translator.translate`.
 
     Returns:
         The number of source lines.

@@ -60,6 +60,17 @@ def test_two_workers_end_with_one_process_weights(alone, xla):
         assert_ended_alike(ended(process), alone)
 
 
+def test_two_workers_accumulate_clip_and_average_as_one_process_does(alone):
+    options = {"gradient_accumulation_steps": 4, "global_clipnorm": 0.1, "use_ema": True, "ema_momentum": 0.9}
+    arguments = ["--jit-compile", "--optimizer", json.dumps(options)]
+    expected = ended(start(["0"], 0, *arguments))
+    assert expected["statistics"]["updates"] == 5
+    assert not np.allclose(expected["weights"][0], alone["weights"][0], atol=1e-2)
+    ports = free_ports()
+    for process in [start(ports, index, *arguments) for index in range(2)]:
+        assert_ended_alike(ended(process), expected)
+
+
 def test_a_killed_worker_and_the_same_command_again(alone, tmp_path):
     """Worker 1 is killed with -9 after 13 updates; the other ends by an error or is ended; both are started again."""
     arguments = ["--checkpoints", str(tmp_path)]

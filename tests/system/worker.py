@@ -1,6 +1,7 @@
 """One of several workers: trains `Tagger` on the rows that all share, and prints what it ended with.
 
-python worker.py PORTS INDEX [--jit-compile] [--checkpoints DIR] [--end SIGNAL UPDATE] [--timeout SECONDS]
+python worker.py PORTS INDEX [--jit-compile] [--optimizer JSON] [--checkpoints DIR] [--end SIGNAL UPDATE]
+    [--timeout SECONDS]
 """
 
 import argparse
@@ -17,6 +18,7 @@ def main() -> None:
     parser.add_argument("ports", type=lambda text: text.split(","))
     parser.add_argument("index", type=int)
     parser.add_argument("--jit-compile", action="store_true")
+    parser.add_argument("--optimizer", type=json.loads, default={}, help="further arguments of SGD, as JSON")
     parser.add_argument("--checkpoints")
     parser.add_argument("--end", type=int, nargs=2, default=(None, None), help="a signal's number, and when it comes")
     parser.add_argument("--timeout", type=float, default=60.0)
@@ -36,7 +38,7 @@ def main() -> None:
     with strategy.scope():
         model = Tagger(dropout=0.0)
         model.compile(
-            keras.optimizers.SGD(0.5, momentum=0.5),
+            keras.optimizers.SGD(0.5, momentum=0.5, **args.optimizer),
             loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
             weighted_metrics=[kt.TokenAccuracy()],
             jit_compile=args.jit_compile,
