@@ -52,7 +52,7 @@ def _parser() -> argparse.ArgumentParser:
     translate.add_argument("--num-beams", type=_positive, help="1 is greedy; not for an export, where it is fixed")
     translate.add_argument("--nbest", type=_positive, default=1, help="lines for each line (default: %(default)s)")
     translate.add_argument("--scores", action="store_true", help="begin each line with its score and a tab")
-    translate.add_argument("--batch-size", type=_positive, default=32, help="sentences of a batch (default: %(default)s)")
+    translate.add_argument("--batch-size", type=_positive, default=32, help="sentences a batch (default: %(default)s)")
     translate.add_argument("--jit-compile", action="store_true", help="compile the search with XLA; not for an export")
     return parser
 

@@ -37,14 +37,14 @@ class Tagger(kt.DistributedModel):
         return self.project(self.extra(x) if self.extra else x)
 
 
-def tagger(optimizer="sgd", **options):
+def tagger(optimizer="sgd", jit_compile=False, **options):
     keras.utils.set_random_seed(1)
     model = Tagger(**options)
     model.compile(
         optimizer,
         loss=kt.SmoothedCrossentropy(),
         weighted_metrics=[kt.TokenAccuracy(), kt.Perplexity()],
-        jit_compile=False,
+        jit_compile=jit_compile,
     )
     return model
 
@@ -106,6 +106,7 @@ SETTINGS = {
     "ema": (lambda: keras.optimizers.SGD(0.1, use_ema=True, ema_momentum=0.5, ema_overwrite_frequency=3), {}),
     "loss_scale": (scaled, {"dtype": "mixed_float16"}),
     "bfloat16": (lambda: keras.optimizers.Adam(0.01), {"dtype": "bfloat16"}),
+    "xla": (lambda: kt.transformer_optimizer(16, warmup_steps=4, use_ema=True), {"jit_compile": True}),
 }
 
 
@@ -124,7 +125,7 @@ def test_a_resumed_training_equals_the_uninterrupted(tmp_path, setting):
     assert history["loss"][0] != history["loss"][1]
 
 
-@pytest.mark.parametrize("setting", ["adam", "accumulation", "loss_scale"])
+@pytest.mark.parametrize("setting", ["adam", "accumulation", "loss_scale", "ema", "xla"])
 def test_on_two_replicas(tmp_path, setting):
     """The metrics of each replica are kept apart until they are read, and go on so."""
     optimizer, options = SETTINGS[setting]
