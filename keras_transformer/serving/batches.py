@@ -20,6 +20,7 @@ from keras_transformer.text.vocabulary import END_TOKEN_ID, PAD_TOKEN_ID
 PREFIX_STEP = 8  # lengths of prefixes are multiples of this: XLA compiles for each length
 MOST_FUNCTIONS = 64  # that are kept: a service may give each request a temperature of its own
 TEXTS_AT_ONCE = 4096  # tokenized together; their sentences are sorted by length
+MOST_SIDE_BY_SIDE = 8  # searches: each takes memory of its own
 Batch = TypeVar("Batch")
 Result = TypeVar("Result")
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -126,15 +127,16 @@ class SearchInBatches:
 
 
 def side_by_side(function: Callable[[Batch], Result], batches: Sequence[Batch]) -> list[Result]:
-    """`function` of every batch; on CPUs as many at a time as TensorFlow has threads between operations.
+    """`function` of every batch; on CPUs as many at a time as TensorFlow has threads between operations, at most 8.
 
     A step of a search is of operations so small that two cores gain little on one of them: two searches, a core each,
     are done long before two in turn.
     """
     threads = tf.config.threading.get_inter_op_parallelism_threads() or os.cpu_count() or 1
-    if len(batches) <= 1 or threads == 1 or tf.config.list_physical_devices("GPU"):
+    number = min(threads, len(batches), MOST_SIDE_BY_SIDE)
+    if number <= 1 or tf.config.list_physical_devices("GPU"):
         return [function(batch) for batch in batches]
-    with ThreadPoolExecutor(min(threads, len(batches))) as pool:
+    with ThreadPoolExecutor(number) as pool:
         return list(pool.map(function, batches))
 
 

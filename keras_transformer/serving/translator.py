@@ -101,7 +101,7 @@ class Translator(TextToText):
         Args:
             texts: Any number of texts. Their sentences are batched by length and handed back in the order given.
             num_hypotheses: n, at most `num_beams`.
-            batch_size: Sentences of a batch; on CPUs batches are searched side by side, as many as there are cores.
+            batch_size: Sentences of a batch; on CPUs batches are searched side by side, one a core and at most 8.
             prefixes: As many beginnings of translations, "" where there is none: the search goes on after their tokens.
 
         Returns:

@@ -56,6 +56,9 @@ def test_batches_run_side_by_side_and_come_back_in_order(monkeypatch):
     assert batches.side_by_side(str, []) == []
     with pytest.raises(ZeroDivisionError):
         batches.side_by_side(lambda batch: 1 // batch, [1, 0, 1])
+    monkeypatch.setattr(batches, "MOST_SIDE_BY_SIDE", 2)
+    with pytest.raises(threading.BrokenBarrierError):
+        batches.side_by_side(lambda batch: all_there.wait(timeout=0.2), [3, 1, 2])
 
 
 def test_no_sentences_give_none(translator):
