@@ -45,7 +45,7 @@ MOST_WARMUP_RECORDS = 1000  # kMaxNumRecords in the server's warmup_consts.h
 class Servable:
     """One version of a model: a session on its graph, as in the server."""
 
-    def __init__(self, path, threads):
+    def __init__(self, path, threads=(0, 0)):
         self.path, self.version = path, int(path.name)
         saved = saved_model_pb2.SavedModel.FromString((path / "saved_model.pb").read_bytes())
         self.signatures = dict(saved.meta_graphs[0].signature_def)
