@@ -147,7 +147,7 @@ def main() -> None:
     parser.add_argument("--dtype", default="float32", help="a Keras dtype policy (default: %(default)s)")
     parser.add_argument("--jit-compile", action="store_true", help="compile the search with XLA")
     parser.add_argument("--threads", type=int, help="of TensorFlow, within an operation")
-    parser.add_argument("--at-once", type=int, default=1, help="searches side by side (default: %(default)s)")
+    parser.add_argument("--at-once", type=int, default=1, help="searches side by side, of random weights")
     parser.add_argument("--seconds", type=float, default=6.0, help="to measure (default: %(default)s)")
     parser.add_argument("--translator", type=Path, help="a saved translator or an export, instead of random weights")
     parser.add_argument("--file", type=Path, help="what it translates, a sentence a line")
